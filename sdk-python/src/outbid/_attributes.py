@@ -9,6 +9,9 @@ from typing import Any
 from outbid._config import Config
 from outbid._limits import NAME, check_name
 
+OUTSIDE = "outbid:outside"
+"""Noted of a trial: the names of the state outside its training function that it changed."""
+
 _DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
 
 
@@ -25,8 +28,15 @@ def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def decode(attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return what was noted, less the values of parameters."""
-    return {name: json.loads(text) for name, text in attributes.items() if not name.startswith(_DRAWN)}
+    """Return what training code noted: not the values of parameters, nor the changes outside of it."""
+    return {
+        name: json.loads(text) for name, text in attributes.items() if not name.startswith(_DRAWN) and name != OUTSIDE
+    }
+
+
+def changed_outside(attributes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of what a trial changed outside its training function."""
+    return tuple(json.loads(attributes.get(OUTSIDE, "[]")))
 
 
 def drawn(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import operator
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
@@ -14,6 +13,7 @@ from typing import Any, SupportsIndex
 from outbid import _given, _model, _programs
 from outbid._asktell import AskTell
 from outbid._callbacks import Callback, Caller, callables
+from outbid._changes_outside import ChangesOutside
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
@@ -24,6 +24,7 @@ from outbid._raised import RemoteTraceback
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
+from outbid._user_warning import warn_user
 from outbid.rpc import Patience
 from outbid.v1 import service_pb2 as pb
 
@@ -172,7 +173,7 @@ class SweepHandle(AskTell):
             return again
         if again:
             # Where warnings are errors nothing has been changed yet.
-            warnings.warn(_trained_again(self.id, again), UserWarning, stacklevel=2)
+            warn_user(_trained_again(self.id, again))
         return self._extend(request, preview=False)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
@@ -216,7 +217,7 @@ class SweepHandle(AskTell):
     ) -> Result:
         """Wait for the sweep's end; with `pausing`, Ctrl-C saves it or leaves it, and says how to go on."""
         screen: Display = NoDisplay()
-        caller = Caller(callbacks)
+        caller = Caller((*callbacks, ChangesOutside()))
         last: _model.SweepInfo | None = None
         try:
             try:

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 from outbid import _attributes
 from outbid._categories import index_of, text_of
 from outbid._optuna_objects import Choices, Objects, keeping
-from outbid._outside_state import Outside
+from outbid._outside_state import Watch
 from outbid._raised import packed
 from outbid._study import ATTRIBUTE, kept
 from outbid._training import Trial
@@ -67,6 +67,7 @@ class Work:
     folder: Path | None  # for large objects
     callbacks: bool  # whether trials wait for the callbacks of those before them
     _gone: int = field(default=-1, init=False)  # how many trials they had been called for when this process gave up
+    _watch: Watch | None = field(default=None, init=False)
     _objects: Objects | None = field(default=None, init=False)  # of this process: a storage reads only what is new
 
     def __call__(self, trial: Trial) -> None:
@@ -127,7 +128,8 @@ class Work:
     def _train(self, study: optuna.Study, asked: _Asked, trial: Trial) -> list[float] | None:
         """Return what the objective measured; None if it pruned the trial."""
         asked.reports = trial
-        watch = _watched(self.func)
+        self._watch = self._watch or Watch(self.func, _WATCHED)
+        self._watch.begin()
         try:
             with (
                 stoppable(study, study, trial.id.rpartition("/")[0]),
@@ -147,7 +149,7 @@ class Work:
             raise
         finally:
             _note(trial, asked)
-            if names := watch():
+            if names := self._watch.changed():
                 trial.note({CHANGED: names})
             if self.collect:
                 gc.collect()
@@ -202,30 +204,6 @@ def _noting(trial: Trial) -> Iterator[None]:
     except Exception as error:
         trial.note({RAISED: packed(error)})
         raise
-
-
-_left: dict[int, int] = {}  # trials of this process that are still watched, by objective
-
-
-def _watched(objective: Any) -> Callable[[], list[str]]:
-    """Return what says, after a trial, which state outside the objective it changed."""
-    left = _left.setdefault(id(objective), _WATCHED)
-    if not left:
-        return list
-    try:
-        outside = Outside(objective)
-    except Exception:  # an object of the user's may do anything where it is looked at
-        _left[id(objective)] = 0
-        return list
-
-    def changed() -> list[str]:
-        names: list[str] = []
-        with contextlib.suppress(Exception):
-            names = outside.changed()
-        _left[id(objective)] = 0 if names else left - 1
-        return names
-
-    return changed
 
 
 def _note(trial: Trial, asked: optuna.Trial) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,40 @@ def test_states_are_words_of_the_field(real: ob.Client, tmp_path: Path) -> None:
     assert states == {"pruned", "stopped"} and all(state in listed for state in states), (states, listed)
     counts = handle.info().counts
     assert counts["pruned"] + counts["stopped"] == counts["total"] and "cancelled" not in counts
+
+
+best_model: object = None
+losses: list[float] = []
+step = 0
+
+
+def careless(trial: ob.Trial) -> float:
+    global best_model
+    loss = float(trial.config.x)
+    if best_model is None or loss < min(losses):
+        best_model = object()
+    losses.append(loss)
+    return loss
+
+
+def careful(trial: ob.Trial) -> float:
+    global step
+    step = 0
+    for _ in range(3):
+        step += 1
+    return float(trial.config.x)
+
+
+def test_changes_outside_a_training_function_are_warned_of_once(real: ob.Client) -> None:
+    def run(train: Callable[[ob.Trial], float]) -> ob.Result:
+        sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=6, tuner=ob.Random())
+        return sweep.run(client=real, display=False, timeout=300)
+
+    with pytest.warns(UserWarning, match="the training function changes 'best_model', 'losses' outside of it") as told:
+        result = run(careless)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert best_model is None and not losses
+    assert not any(trial.attributes for trial in result.trials) and "note" not in "".join(result.records()[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(careful)
