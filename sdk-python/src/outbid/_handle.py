@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import operator
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -222,7 +222,7 @@ class SweepHandle(AskTell):
         try:
             try:
                 screen = make_display(display, self._explain)  # loads so much that Ctrl-C may well come meanwhile
-                for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel()):
+                for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel(), caller.idle):
                     last = update.sweep
                     screen.update(update)
                     caller.update(update)
@@ -279,11 +279,15 @@ class SweepHandle(AskTell):
             return last_traceback(stderr)
         return last_lines(lines)
 
-    def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
+    def _watch(
+        self, reports: bool, timeout: float | None, cancel: _Cancel, idle: Callable[[], float | None] | None = None
+    ) -> Iterator[_model.Update]:
         with telling_who(self._client, self.id):
-            yield from self._news(reports, timeout, cancel)
+            yield from self._news(reports, timeout, cancel, idle)
 
-    def _news(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
+    def _news(
+        self, reports: bool, timeout: float | None, cancel: _Cancel, idle: Callable[[], float | None] | None
+    ) -> Iterator[_model.Update]:
         rpc = self._client.rpc
         end = None if timeout is None else time.monotonic() + _given.number("timeout", timeout)
         request = pb.WatchSweepRequest(sweep=self.id, reports=reports)
@@ -294,7 +298,7 @@ class SweepHandle(AskTell):
                 raise self._late(timeout)
             state, skip = "", seen  # a new connection tells every report again, in the same order
             try:
-                for news in rpc.watch_sweep(request, timeout=left, started=cancel.watch):
+                for news in rpc.watch_sweep(request, timeout=left, started=cancel.watch, idle=idle):
                     waiting = Patience()
                     fresh = news.reports[min(skip, len(news.reports)) :]
                     skip -= len(news.reports) - len(fresh)

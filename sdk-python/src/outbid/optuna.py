@@ -286,6 +286,9 @@ def _caught(catch: Any) -> tuple[type[Exception], ...]:
     return kinds
 
 
+_LOOKS = (0.002, 0.1)  # seconds between looks at the study after news of its sweep: at first, and what is too long
+
+
 class _Called(Callback):
     """Brings the study up to date, calls Optuna's callbacks, and ends the sweep once the study was stopped."""
 
@@ -297,7 +300,8 @@ class _Called(Callback):
     ) -> None:
         self._following, self._sweep, self._callbacks = following, sweep, callbacks
         self._stopped = self._stop_seen = self._warned = False
-        self._called = 0  # trials whose callbacks have been called
+        self._called: set[str] = set()  # trials whose callbacks have been called
+        self._pause = _LOOKS[1]  # seconds until the next look at the study, if no news comes before
         self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
 
     def _on_update(self, update: Update) -> None:
@@ -307,6 +311,18 @@ class _Called(Callback):
             runs = trial.state == "running" and IDLE not in trial.attributes
             (self._running.add if runs else self._running.discard)(trial.id)
         self._stop(update.sweep.id)
+        self._pause = _LOOKS[0]
+
+    def _on_idle(self) -> float | None:
+        """Call the callbacks of trials that have ended: news of the sweep comes ten times a second at the most."""
+        if not self._callbacks or self._pause >= _LOOKS[1]:
+            return None
+        self._following.pull()
+        self._pause *= 2
+        for trial in self._following.finished():
+            self._call(trial)
+            self._pause = _LOOKS[0]
+        return self._pause
 
     def on_trial_end(self, trial: TrialResult) -> None:
         """Call the callbacks with Optuna's trial; raise what is not to be caught."""
@@ -319,10 +335,16 @@ class _Called(Callback):
         if (names := trial.attributes.get(CHANGED)) and not self._warned:
             self._warned = True
             warn_user(_lost(names))
-        told = following.trial(trial.id) if self._callbacks else None
+        self._call(trial.id)
+
+    def _call(self, of_sweep: str) -> None:
+        """Call the callbacks with the study's trial that a trial of the sweep ran, once it has ended."""
+        following, sweep = self._following, of_sweep.rpartition("/")[0]
+        told = following.trial(of_sweep) if self._callbacks and of_sweep not in self._called else None
         if told is not None and told.state.is_finished():
+            self._called.add(of_sweep)
             try:
-                with stoppable(following.study, following.shared, trial.sweep):
+                with stoppable(following.study, following.shared, sweep):
                     for callback in self._callbacks:
                         callback(following.study, copy.deepcopy(told))
             except KeyboardInterrupt:
@@ -332,8 +354,7 @@ class _Called(Callback):
                 raise
         following.push()
         if told is not None and told.state.is_finished():
-            self._called += 1
-            call_for(following.shared, trial.sweep, self._called)
+            call_for(following.shared, sweep, len(self._called))
 
     def _stop(self, sweep: str) -> None:
         """End the sweep of a study that was stopped once the trials that run have finished.
