@@ -12,6 +12,9 @@ from outbid._limits import NAME, check_name
 OUTSIDE = "outbid:outside"
 """Noted of a trial: the names of the state outside its training function that it changed."""
 
+PATH = NAME - len("config.")
+"""Bounds the dotted path of a parameter, in bytes."""
+
 _DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
 
 
@@ -46,9 +49,9 @@ def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {}
     for path, value in values.items():
-        size, most = len(path.encode(errors="replace")), NAME - len(_DRAWN)
-        if size > most:
-            raise ValueError(f"the parameter {path[:40]!r}... has a name of {size:,} bytes, at most {most} are allowed")
+        size = len(path.encode(errors="replace"))
+        if size > PATH:
+            raise ValueError(f"the parameter {path[:40]!r}... has a name of {size:,} bytes, at most {PATH} are allowed")
         try:
             encode("", {path: value})
         except TypeError:

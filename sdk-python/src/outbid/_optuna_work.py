@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from outbid import _attributes
 from outbid._categories import index_of, text_of
+from outbid._limits import sent_name
 from outbid._optuna_objects import Choices, Objects, keeping
 from outbid._outside_state import Watch
 from outbid._raised import packed
@@ -209,10 +210,11 @@ def _noting(trial: Trial) -> Iterator[None]:
 def _note(trial: Trial, asked: optuna.Trial) -> None:
     """Note what was suggested and the user attributes; what JSON does not hold, or is large, as text."""
     for name, value in asked.params.items():
-        _note_first(trial, [_attributes.drawn({name: shown}) for shown in (value, text_of(value))])
+        sent = sent_name(name, _attributes.PATH)
+        _note_first(trial, [_attributes.drawn({sent: shown}) for shown in (value, text_of(value))])
     for name, value in asked._get_latest_trial().user_attrs.items():
         if name != ATTRIBUTE:
-            _note_first(trial, [{name: shown} for shown in (value, text_of(value))][_is_large(value) :])
+            _note_first(trial, [{sent_name(name): shown} for shown in (value, text_of(value))][_is_large(value) :])
 
 
 def _note_first(trial: Trial, tries: Sequence[dict[str, Any]]) -> None:
@@ -347,6 +349,8 @@ def _values(study: optuna.Study, returned: float | Sequence[float]) -> list[floa
     several = isinstance(returned, Sequence) and not isinstance(returned, str)
     try:
         values = [float(value) for value in (returned if several else [returned])]  # type: ignore[union-attr,arg-type]
+    except OverflowError:
+        raise _NoValue("the objective returned a whole number that is too large for a float: scale it") from None
     except (TypeError, ValueError):
         raise _NoValue(f"the objective returned {returned!r:.80}: a study takes a number, or several") from None
     if len(values) != len(study.directions):

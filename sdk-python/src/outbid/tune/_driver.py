@@ -16,6 +16,7 @@ from outbid._client import Client, default_client
 from outbid._display import Display, NoDisplay, make_display
 from outbid._handle import SweepHandle, _Cancel
 from outbid._interrupt import interrupted
+from outbid._limits import sent_name
 from outbid._model import Update
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
@@ -27,7 +28,7 @@ from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
 from outbid.tune._named import resolve
 from outbid.tune._needs import growth_of, needed
-from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of, sent_name
+from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Begun, Run, collect
 from outbid.tune._registry import find_trainable
