@@ -3,8 +3,11 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // setting is one value of a configuration with its dotted path.
@@ -77,9 +80,30 @@ func (s setting) exact() string {
 	}
 }
 
+// configLines returns the configurations of trials, each on one line: values that all share come last, because a line may be cut.
+func configLines(trials []*outbidv1.Trial) []string {
+	count, lists := map[string]int{}, make([][]setting, len(trials))
+	for i, t := range trials {
+		lists[i] = flatten(configOf(t))
+		for _, s := range lists[i] {
+			count[s.path+"="+s.exact()]++
+		}
+	}
+	lines := make([]string, len(trials))
+	for i, list := range lists {
+		slices.SortStableFunc(list, func(a, b setting) int {
+			alike := func(s setting) int { return count[s.path+"="+s.exact()] / len(trials) }
+			return alike(a) - alike(b)
+		})
+		lines[i] = settingsLine(list)
+	}
+	return lines
+}
+
 // configLine returns a configuration on one line.
-func configLine(config json.RawMessage) string {
-	settings := flatten(config)
+func configLine(config json.RawMessage) string { return settingsLine(flatten(config)) }
+
+func settingsLine(settings []setting) string {
 	parts := make([]string, len(settings))
 	for i, s := range settings {
 		parts[i] = clean(s.path) + "=" + s.text()

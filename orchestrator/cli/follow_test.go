@@ -291,6 +291,33 @@ func TestLiveLinesFit(t *testing.T) {
 	}
 }
 
+func TestEveryObjectiveIsShownAndWhatDiffersFirst(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	sweep := proto.CloneOf(f.list[0])
+	sweep.Spec.Metric, sweep.Spec.Objectives = "loss", []*outbidv1.Objective{{Metric: "size", Mode: "min"}}
+	var trials []*outbidv1.Trial
+	for i := range 3 {
+		trials = append(trials, &outbidv1.Trial{
+			Sweep: "digits-2", Number: int32(i), State: outbidv1.TrialState_TRIAL_STATE_RUNNING, Step: 3, Best: new(0.5), BestStep: 3,
+			ConfigJson: fmt.Sprintf(`{"alike":"/data/of/all","lr":0.%d}`, i+1),
+			Last:       &outbidv1.Report{Step: 3, Metrics: map[string]float64{"loss": 0.5, "size": float64(7 + i)}},
+		})
+	}
+	sweep.Best = trials[1]
+	p := newProgress()
+	p.update(&outbidv1.WatchSweepResponse{Sweep: sweep, Trials: trials}, noon())
+	text := strings.Join(liveLines(p, nil, noon(), 160, 22), "\n")
+	for _, want := range []string{"best     loss 0.5, size 8, trial 1 at step 3: ", "TRIAL  STEP  LOSS  SIZE  STEPS/S", "lr=0.3 alike=/data/of/all"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if text = strings.Join(resultLines(p, noon()), "\n"); !strings.Contains(text, "best loss 0.5, size 8: trial 1 at step 3\n") {
+		t.Errorf("the result does not name every objective:\n%s", text)
+	}
+}
+
 // TestOnlyTheLastColumnIsCut checks that at any width numbers and states are complete, and only the configuration in
 // the last column is shortened.
 func TestOnlyTheLastColumnIsCut(t *testing.T) {

@@ -167,10 +167,20 @@ func runningLines(s *outbidv1.Sweep, running []*outbidv1.Trial, columns, rows in
 	if len(running) > room {
 		room = max(1, room-1)
 	}
-	t := table{header: []string{"TRIAL", "STEP", strings.ToUpper(clean(s.GetSpec().GetMetric())), "STEPS/S", "WHERE", "CONFIG"}, width: columns}
-	for i, tr := range running[:min(len(running), room)] {
-		t.rows = append(t.rows, runningRow(s, tr))
-		if forks := forkRows(tr); len(t.rows)+len(forks)+len(running)-i-1 <= room { // only if there is room
+	metrics := []string{s.GetSpec().GetMetric()}
+	for _, o := range s.GetSpec().GetObjectives() {
+		metrics = append(metrics, o.GetMetric())
+	}
+	t := table{header: []string{"TRIAL", "STEP"}, width: columns}
+	for _, metric := range metrics {
+		t.header = append(t.header, strings.ToUpper(clean(metric)))
+	}
+	t.header = append(t.header, "STEPS/S", "WHERE", "CONFIG")
+	shown := running[:min(len(running), room)]
+	configs := configLines(shown)
+	for i, tr := range shown {
+		t.rows = append(t.rows, append(runningRow(metrics, tr), configs[i]))
+		if forks := forkRows(tr); len(t.rows)+len(forks)+len(running)-i-1 <= room { // what there is room for
 			t.rows = append(t.rows, forks...)
 		}
 	}
@@ -183,13 +193,18 @@ func runningLines(s *outbidv1.Sweep, running []*outbidv1.Trial, columns, rows in
 	return lines
 }
 
-func runningRow(s *outbidv1.Sweep, t *outbidv1.Trial) []string {
-	step, metric, rate, where := formatCount(t.GetStep()), "-", "-", "-"
+// runningRow returns the cells of a running trial before its configuration.
+func runningRow(metrics []string, t *outbidv1.Trial) []string {
+	step, rate, where := formatCount(t.GetStep()), "-", "-"
 	if t.GetUntilStep() > 0 {
 		step += "/" + formatCount(t.GetUntilStep())
 	}
-	if v, ok := t.GetLast().GetMetrics()[s.GetSpec().GetMetric()]; ok {
-		metric = formatMetric(v)
+	values := make([]string, len(metrics))
+	for i, metric := range metrics {
+		values[i] = "-"
+		if v, ok := t.GetLast().GetMetrics()[metric]; ok {
+			values[i] = formatMetric(v)
+		}
 	}
 	if r := t.GetStepsPerSecond(); r > 0 {
 		rate = formatMetric(roundRate(r))
@@ -199,7 +214,7 @@ func runningRow(s *outbidv1.Sweep, t *outbidv1.Trial) []string {
 	} else if on := t.GetRound().GetConsolidatesOn(); on != "" {
 		where = "averaged on " + clean(on)
 	}
-	return []string{fmt.Sprint(t.GetNumber()), step, metric, rate, where, configLine(configOf(t))}
+	return append(append([]string{fmt.Sprint(t.GetNumber()), step}, values...), rate, where)
 }
 
 func trialsLine(s *outbidv1.Sweep) string {
@@ -267,8 +282,19 @@ func bestLine(s *outbidv1.Sweep) string {
 		}
 		return "no " + s.GetSpec().GetMetric() + " yet"
 	}
-	return fmt.Sprintf("%s %s, trial %d at step %s: %s", s.GetSpec().GetMetric(), formatMetric(best.GetBest()),
-		best.GetNumber(), formatCount(best.GetBestStep()), configLine(configOf(best)))
+	return fmt.Sprintf("%s, trial %d at step %s: %s", objectiveValues(s, best), best.GetNumber(),
+		formatCount(best.GetBestStep()), configLine(configOf(best)))
+}
+
+// objectiveValues returns a trial's best value of the first objective and its last values of the others: "loss 0.1, size 9".
+func objectiveValues(s *outbidv1.Sweep, t *outbidv1.Trial) string {
+	line := s.GetSpec().GetMetric() + " " + formatMetric(t.GetBest())
+	for _, o := range s.GetSpec().GetObjectives() {
+		if v, ok := t.GetLast().GetMetrics()[o.GetMetric()]; ok {
+			line += ", " + o.GetMetric() + " " + formatMetric(v)
+		}
+	}
+	return line
 }
 
 // place returns where a trial runs: its first place, and the number of others.

@@ -46,8 +46,8 @@ func (pp *plainPresenter) update(p *progress, u *outbidv1.WatchSweepResponse) er
 	}
 	if best := p.sweep.GetBest(); best != nil && best.Best != nil && (pp.best == nil || *pp.best != best.GetBest()) {
 		pp.best = new(best.GetBest())
-		pp.print(p, fmt.Sprintf("best %s %s: trial %d at step %s, %s", p.sweep.GetSpec().GetMetric(),
-			formatMetric(best.GetBest()), best.GetNumber(), formatCount(best.GetBestStep()), configLine(configOf(best))))
+		pp.print(p, fmt.Sprintf("best %s: trial %d at step %s, %s", objectiveValues(p.sweep, best), best.GetNumber(),
+			formatCount(best.GetBestStep()), configLine(configOf(best))))
 	}
 	if now := pp.now(); now.Sub(pp.counted) >= plainEvery || p.over() {
 		line := countLine(p)
@@ -154,8 +154,8 @@ func resultLines(p *progress, now time.Time) []string {
 	if len(best.GetCheckpoints()) > 0 {
 		lines = append(lines, fmt.Sprintf("the best trial's checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
 	}
-	lines = append(lines, fmt.Sprintf("best %s %s: trial %d at step %s", s.GetSpec().GetMetric(),
-		formatMetric(best.GetBest()), best.GetNumber(), formatCount(best.GetBestStep())))
+	lines = append(lines, fmt.Sprintf("best %s: trial %d at step %s", objectiveValues(s, best), best.GetNumber(),
+		formatCount(best.GetBestStep())))
 	settings := flatten(configOf(best))
 	width := 0
 	for _, v := range settings {

@@ -113,6 +113,28 @@ def test_a_stream_can_be_cancelled_before_it_begins() -> None:
     assert call.cancelled.is_set()
 
 
+def test_a_reader_does_something_else_while_nothing_comes() -> None:
+    asked: list[float | None] = []
+    enough = threading.Event()
+
+    def idle() -> float | None:
+        asked.append(None if len(asked) == 3 else 0.01)
+        if asked[-1] is None:
+            enough.set()
+        return asked[-1]
+
+    class Late:
+        def __iter__(self) -> Iterator[int]:
+            enough.wait(60)
+            yield 1
+
+        def cancel(self) -> None:
+            pass
+
+    assert list(Stream(Late, idle=idle)) == [1]
+    assert asked[:4] == [0.01, 0.01, 0.01, None]
+
+
 def test_a_stream_fails_after_what_it_gave() -> None:
     taken = []
     with pytest.raises(OSError, match="cut off"):

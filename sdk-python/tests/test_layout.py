@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
+import math
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fake_server import make_trial
@@ -82,6 +87,74 @@ def test_durations() -> None:
         "2d00h",
         "3d04h",
     ]
+
+
+def sweep_of(metrics: dict[str, str], mode: str) -> SweepInfo:
+    sweep = pb.Sweep(id="s-1", state=event_pb2.SWEEP_STATE_RUNNING)
+    (sweep.spec.metric, *others), sweep.spec.mode = metrics, mode
+    for name in others:
+        sweep.spec.objectives.add(metric=name, mode=metrics[name])
+    return sweep_info(sweep, None)  # type: ignore[arg-type]
+
+
+def trial_of(number: int, state: str, best: float | None, config: str = "{}", **last: float) -> TrialResult:
+    trial = make_trial(number, state, step=1, best_step=1)
+    if best is not None:
+        trial.best = best
+    trial.config_json = config
+    trial.last.metrics.clear()
+    trial.last.metrics.update(last)
+    return trial_result(trial, None)  # type: ignore[arg-type]
+
+
+VALUES = st.none() | st.floats(-9, 9) | st.just(math.nan)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(VALUES, st.sampled_from(["completed", "running", "stopped", "paused"])), max_size=25),
+    st.sampled_from(["min", "max"]),
+)
+def test_the_best_are_shown_and_some_that_run(found: list[tuple[float | None, str]], mode: str) -> None:
+    trials = [trial_of(n, state, value) for n, (value, state) in enumerate(found)]
+    shown = _layout.telling(sweep_of({"loss": mode}, mode), trials)
+    assert len(shown) == min(10, len(trials)) == len({t.number for t in shown})
+    values = sorted((v for v, _ in found if v is not None and v == v), reverse=mode == "max")
+    sure = min(len(values), 7)
+    assert [t.metric for t in shown[:sure]] == values[:sure]
+    assert sum(t.state == "running" for t in shown) >= min(3, sum(t.state == "running" for t in trials))
+
+
+def test_parameters_have_columns_as_long_as_there_is_room() -> None:
+    names = [*(f"parameter_{n}" for n in range(9)), "optimizer.momentum"]
+    trials = [
+        trial_of(n, "completed", n / 7, json.dumps({**{p: n + i / 3 for i, p in enumerate(names)}, "data": "/same"}))
+        for n in range(12)
+    ]
+    sweep = sweep_of({"loss": "min"}, "min")
+    for width, columns in ((60, 1), (80, 2), (120, 5), (250, 10)):
+        head, *rows = (text for text, _ in _layout.table(sweep, trials, width))
+        shown = [name for name in (n.rpartition(".")[2] for n in names) if name in head.split()]
+        assert len(shown) >= columns and (width == 60 or "configuration" in head.split()), head
+        assert len(rows) == 10
+    assert rows[0].split()[4:] == ["0", *(f"{i / 3:.4g}" for i in range(1, 10)), "data=/same"]
+    head_of_page, page = _layout.page_table(sweep, _layout.telling(sweep, trials))
+    assert head_of_page[4:] == [*names[:-1], "momentum", "configuration"] and page[0][-1] == "data=/same"
+
+
+def test_every_objective_is_shown() -> None:
+    sweep = sweep_of({"loss": "min", "size": "min", "accuracy": "max"}, "min")
+    trials = [trial_of(n, "completed", n / 8, '{"x":1}', loss=n / 8, size=9 - n, accuracy=0.5) for n in range(4)]
+    trials.append(trial_of(4, "completed", 0.1, '{"x":1}', loss=0.1, size=99, accuracy=0.4))
+    assert [t.number for t in _layout.telling(sweep, trials)] == [0, 1, 2, 3, 4], "the front comes first"
+    sweep = dataclasses.replace(sweep, best=trials[0])
+    head, first, *_ = (text.split() for text, _ in _layout.table(sweep, trials, 100))
+    assert {"loss", "size", "accuracy"} <= set(head) and {"0", "9", "0.5"} <= set(first)
+    assert _layout.best_text(sweep, trials) == "loss 0, size 9, accuracy 0.5, trial 0 at step 1"
+    assert _layout.winner_text(sweep, trials).startswith(
+        "best loss 0, size 9, accuracy 0.5 (trial 0 at step 1; result."
+    )
+    assert {"loss", "size", "accuracy"} <= set(_layout.page_table(sweep, trials)[0])
 
 
 def test_what_differs_comes_first() -> None:

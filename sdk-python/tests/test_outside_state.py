@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import textwrap
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from outbid import _pickle
-from outbid._outside_state import Outside
+from outbid._outside_state import Outside, Watch
 
 SRC = str(Path(__file__).parents[1] / "src")
 
@@ -97,13 +98,58 @@ NONE = {
         "class O:\n    many = [1]\n    x = O = None\n"
         "    def m(self): return self\ndef f(t): pickle.loads(cloudpickle.dumps((O(), O, K.A))); return O.many"
     ),
+    "a lazy variable, and a local one of its name": (
+        "data = None\ndef get():\n    global data\n    if data is None:\n        data = [1]\n    return data\n"
+        "def f(t):\n    data = get()\n    return data"
+    ),
+    "a lazy attribute of another object": (
+        "class O:\n    def __init__(self): self.data = None\n    def get(self):\n"
+        "        if not self.data:\n            self.data = [1]\no = O()\ndef f(t): return o.get()"
+    ),
+    "an attribute that is made late": (
+        "class O:\n    def get(self):\n        if not hasattr(self, 'data'):\n            self.data = [1]\n"
+        "o = O()\ndef f(t): return o.get()"
+    ),
+    "a cached property": (
+        "class cached_property:\n    def __init__(self, f): self.f = f\n"
+        "    def __get__(self, o, kind): return o.__dict__.setdefault(self.f.__name__, self.f(o))\n"
+        "class O:\n    @cached_property\n    def data(self): return [1]\no = O()\ndef f(t): return o.data"
+    ),
+    "a lazy variable of a module": "import lazy\ndef f(t): return lazy.get()",
+    "a lookup that fails": (
+        "known = {}\ndef f(t):\n    try:\n        return known[t]\n    except KeyError:\n        known[t] = t"
+    ),
+    "a list that is filled once": "data = []\ndef f(t):\n    if len(data) == 0:\n        data[:] = [1, 2]",
+    "a value or a new one": "data = None\ndef f(t):\n    global data\n    data = data or [1]",
+    "a network that is put into evaluation": (
+        "class Net:\n    def __init__(self): self.training = True\n    def eval(self): self.training = False\n"
+        "net = Net()\ndef f(t): net.eval()"
+    ),
     "modules of Python's": "import warnings, os\ndef f(t): warnings.simplefilter('ignore'); os.environ['X'] = '1'",
 }
+
+
+RESETS = {
+    "an attribute": (
+        "class O:\n    def __init__(self): self.log, self.net = [], None\n    def __call__(self, t):\n"
+        "        self.net = object()\n        self.log = []\n        self.log.append(t)\nf = O()"
+    ),
+    "a new attribute": (
+        "class O:\n    def __call__(self, t):\n        with open('/dev/null'):\n            self.a = t\nf = O()"
+    ),
+    "a global": "step = 0\ndef f(t):\n    global step\n    step = 0\n    for _ in range(3):\n        step += t",
+    "a list that is emptied": "log = []\ndef f(t):\n    log.clear()\n    log.append(t)",
+}
+OVERWRITTEN = {"an object's attribute", "a new attribute", "a class", "a module beside the script"}
+"""Of CHANGES: what every trial assigns without reading it."""
 
 
 def travelled(tmp_path: Path, text: str) -> object:
     """Return the function `f` of a script like on a worker, with its source."""
     (tmp_path / "helpers.py").write_text("log = []\nseen = None\ndef keep(t): log.append(t)\n")
+    (tmp_path / "lazy.py").write_text(
+        "data = None\ndef get():\n    global data\n    if data is None:\n        data = [1]\n    return data\n"
+    )
     (tmp_path / "script.py").write_text(text + textwrap.dedent(DUMP))
     done = subprocess.run(
         [sys.executable, "script.py"],
@@ -122,10 +168,11 @@ def travelled(tmp_path: Path, text: str) -> object:
 def test_changes_are_noticed(name: str, tmp_path: Path) -> None:
     text, expected = CHANGES[name]
     function = travelled(tmp_path, text)
-    outside = Outside(function)
-    assert outside.changed() == []
+    outside, strict = Outside(function), Outside(function, ignore_resets=True)
+    assert outside.changed() == strict.changed() == []
     function(1)  # type: ignore[operator]
     assert sorted(outside.changed()) == expected
+    assert sorted(strict.changed()) == ([] if name in OVERWRITTEN else expected)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -136,3 +183,29 @@ def test_there_is_no_false_alarm(name: str, tmp_path: Path) -> None:
     function(1)  # type: ignore[operator]
     function(2)  # type: ignore[operator]
     assert outside.changed() == []
+
+
+@pytest.mark.parametrize("name", RESETS)
+def test_what_every_trial_sets_first_is_no_change_of_a_sweeps(name: str, tmp_path: Path) -> None:
+    function = travelled(tmp_path, RESETS[name])
+    outside, strict = Outside(function), Outside(function, ignore_resets=True)
+    function(1)  # type: ignore[operator]
+    assert outside.changed() and strict.changed() == []
+
+
+def test_large_data_is_looked_at_in_part() -> None:
+    data = [[[float(n) for n in range(28)] for _ in range(28)] for _ in range(500)]
+    outside = Outside(functools.partial(len, data))
+    assert len(outside._seen) <= 20_001
+
+
+def test_a_watch_ends_with_the_first_change_or_after_its_trials() -> None:
+    seen: list[int] = []
+    grow = seen.append
+    watch = Watch(functools.partial(grow), 2)
+    watch._function = functools.partial(len, seen)
+    for changes, expected in ((False, []), (True, ["an argument"]), (True, [])):
+        watch.begin()
+        if changes:
+            grow(1)
+        assert watch.changed() == expected

@@ -9,7 +9,13 @@ from typing import Any
 from outbid._config import Config
 from outbid._limits import NAME, check_name
 
-_DRAWN = "config."  # prefix for parameters computed by a function of the sweep's space
+OUTSIDE = "outbid:outside"
+"""Noted of a trial: the names of the state outside its training function that it changed."""
+
+PATH = NAME - len("config.")
+"""Bounds the dotted path of a parameter, in bytes."""
+
+_DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
 
 
 def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
@@ -28,8 +34,15 @@ def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def decode(attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the noted values, without computed parameters."""
-    return {name: json.loads(text) for name, text in attributes.items() if not name.startswith(_DRAWN)}
+    """Return what training code noted: not the values of parameters, nor the changes outside of it."""
+    return {
+        name: json.loads(text) for name, text in attributes.items() if not name.startswith(_DRAWN) and name != OUTSIDE
+    }
+
+
+def changed_outside(attributes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of what a trial changed outside its training function."""
+    return tuple(json.loads(attributes.get(OUTSIDE, "[]")))
 
 
 def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,9 +52,9 @@ def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {}
     for path, value in values.items():
-        size, most = len(path.encode(errors="replace")), NAME - len(_DRAWN)
-        if size > most:
-            raise ValueError(f"the parameter {path[:40]!r}... has a name of {size:,} bytes, at most {most} are allowed")
+        size = len(path.encode(errors="replace"))
+        if size > PATH:
+            raise ValueError(f"the parameter {path[:40]!r}... has a name of {size:,} bytes, at most {PATH} are allowed")
         try:
             encode("", {path: value})
         except TypeError:

@@ -33,6 +33,10 @@ class Callback:
     def _on_update(self, update: Update) -> None:
         """Called with each update, at most ten times a second. This is cheaper than a call for every report."""
 
+    def _on_idle(self) -> float | None:
+        """Call before news is waited for; returns the seconds after which it is called again, None: after news."""
+        return None
+
 
 def callables(name: str, given: Iterable[Callback]) -> tuple[Callback, ...]:
     """Return callbacks or loggers as a tuple. Raises TypeError if they are not a list of them."""
@@ -80,6 +84,10 @@ class Caller:
             self._over.add(trial.number)
             for callback in self._callbacks:
                 callback.on_trial_end(trial)
+
+    def idle(self) -> float | None:
+        """Call what is called while there is no news; returns when next."""
+        return min((s for c in self._callbacks if (s := c._on_idle()) is not None), default=None)
 
     def end(self, result: Result) -> None:
         """Call on_sweep_end."""

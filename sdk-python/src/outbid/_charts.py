@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_LABEL = 18  # characters of a line of an axis's name
+_FLAT = 2  # words beside an axis that are not turned
+_TICKS = 3  # spaces between numbers beside an axis
 _COLOURS = {
     "completed": "tab:blue",
     "pruned": "tab:orange",
@@ -46,12 +50,27 @@ class Points:
     def label(self, axis: Any, name: str) -> None:
         """Label an axis (`ax.xaxis` or `ax.yaxis`) with a parameter's name, and set the parameter's scale."""
         words = self.numbers(name)[1]
-        axis.set_label_text(name)
+        axis.set_label_text(wrapped(name))
         if words:
             axis.axes.margins(0.15)
             axis.set_ticks(range(len(words)), [word[:12] for word in words])
+            if axis.axis_name == "x":
+                axis.set_tick_params(rotation=90 if len(words) > _FLAT else 0)
         elif self.scales.get(name):
             getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+        elif axis.axis_name == "x":
+            axis.get_major_locator().set_params(nbins=_TICKS)
+
+
+def wrapped(name: str, most: int = _LABEL) -> str:
+    """Return a name in lines of at most `most` characters, broken after dots and underscores where it can be."""
+    lines = [""]
+    for part in re.findall(r"[^._\-\s]*[._\-\s]?", name):
+        for piece in (part[i : i + most] for i in range(0, len(part), most)):
+            if len(lines[-1]) + len(piece) > most:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(lines)
 
 
 def draw_slice(points: Points, figure: Figure, metric: str, title: str) -> None:
@@ -157,7 +176,7 @@ def draw_timeline(sweep: SweepInfo, trials: Sequence[TrialResult], ax: Axes) -> 
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.invert_yaxis()
     if trials:
-        ax.legend()
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1))  # beside the bars, which may be everywhere
 
 
 def by_plotly(result: Any, kind: str, **how: Any) -> Any:

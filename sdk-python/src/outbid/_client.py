@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +13,7 @@ from outbid._handle import SweepHandle
 from outbid._result import Result
 from outbid._secrets import Secrets
 from outbid._server import DATA, LocalServer
+from outbid._user_warning import warn_user
 from outbid.rpc import FixedAddress
 from outbid.v1 import service_pb2 as pb
 from outbid.v1 import sweep_pb2, tenant_pb2
@@ -103,7 +103,7 @@ class Client(Connection):
         answer = self.rpc.submit_sweep(request)
         self._submitted.add(answer.sweep.id)
         for warning in answer.warnings:
-            warnings.warn(warning, stacklevel=2)
+            warn_user(warning)
         return SweepHandle(self, answer.sweep.id)
 
 

@@ -14,18 +14,16 @@ from outbid import _html
 from outbid._failures import TRACEBACK, Failures
 from outbid._layout import (
     best_text,
-    config_texts,
     duration,
     elapsed,
     held_text,
     lay_out,
+    page_table,
     seed_text,
     share,
-    step_text,
     steps_text,
     telling,
     trials_text,
-    value_text,
     winner_text,
 )
 from outbid._model import SweepInfo, TrialResult, Update, best_of
@@ -234,12 +232,8 @@ def html_of(
     trials = list(trials)
     shown = telling(sweep, trials)
     best = best_of(sweep, shown)
-    rows = [
-        (str(t.number), t.state, step_text(t), value_text(t.metric), config)
-        for t, config in zip(shown, config_texts(t._stored for t in shown), strict=True)
-    ]
+    head, rows = page_table(sweep, shown)
     bold = next((row for row, t in enumerate(shown) if best and t.number == best.number), None)
-    head = ("trial", "state", "step", sweep.metric, "configuration")
     table = _html.table(head, rows, bold=bold) if rows else ""
     failures = Failures()
     notes = "".join(f"<p>{esc(text)}</p>" for text, _ in failures.take(sweep))

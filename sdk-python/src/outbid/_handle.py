@@ -6,14 +6,14 @@ import contextlib
 import datetime
 import operator
 import time
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from outbid import _given, _model, _programs
 from outbid._asktell import AskTell
 from outbid._callbacks import Callback, Caller, callables
+from outbid._changes_outside import ChangesOutside
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
@@ -24,6 +24,7 @@ from outbid._raised import RemoteTraceback
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
+from outbid._user_warning import warn_user
 from outbid.rpc import Patience
 from outbid.v1 import service_pb2 as pb
 
@@ -171,7 +172,7 @@ class SweepHandle(AskTell):
             return again
         if again:
             # If warnings are errors, this raises before anything has changed.
-            warnings.warn(_trained_again(self.id, again), UserWarning, stacklevel=2)
+            warn_user(_trained_again(self.id, again), UserWarning)
         return self._extend(request, preview=False)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
@@ -219,12 +220,12 @@ class SweepHandle(AskTell):
         With `pausing`, Ctrl-C pauses or detaches from the sweep and prints how to continue.
         """
         screen: Display = NoDisplay()
-        caller = Caller(callbacks)
+        caller = Caller((*callbacks, ChangesOutside()))
         last: _model.SweepInfo | None = None
         try:
             try:
                 screen = make_display(display, self._explain)  # loads many modules, so Ctrl-C may well arrive here
-                for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel()):
+                for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel(), caller.idle):
                     last = update.sweep
                     screen.update(update)
                     caller.update(update)
@@ -281,11 +282,15 @@ class SweepHandle(AskTell):
             return last_traceback(stderr)
         return last_lines(lines)
 
-    def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
+    def _watch(
+        self, reports: bool, timeout: float | None, cancel: _Cancel, idle: Callable[[], float | None] | None = None
+    ) -> Iterator[_model.Update]:
         with telling_who(self._client, self.id):
-            yield from self._news(reports, timeout, cancel)
+            yield from self._news(reports, timeout, cancel, idle)
 
-    def _news(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
+    def _news(
+        self, reports: bool, timeout: float | None, cancel: _Cancel, idle: Callable[[], float | None] | None
+    ) -> Iterator[_model.Update]:
         rpc = self._client.rpc
         end = None if timeout is None else time.monotonic() + _given.number("timeout", timeout)
         request = pb.WatchSweepRequest(sweep=self.id, reports=reports)
@@ -296,7 +301,7 @@ class SweepHandle(AskTell):
                 raise self._late(timeout)
             state, skip = "", seen  # a new connection repeats all reports, in the same order
             try:
-                for news in rpc.watch_sweep(request, timeout=left, started=cancel.watch):
+                for news in rpc.watch_sweep(request, timeout=left, started=cancel.watch, idle=idle):
                     waiting = Patience()
                     fresh = news.reports[min(skip, len(news.reports)) :]
                     skip -= len(news.reports) - len(fresh)

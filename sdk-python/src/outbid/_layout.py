@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,17 +11,24 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from outbid._model import ENDED_TRIAL, SweepInfo, TrialResult, best_of, flatten, visible
+from outbid._objectives import front
 
-_SHOWN = 10  # maximum trials in a table
-_NAME = 20  # maximum columns for the metric's name
-_CONFIG = 12  # minimum columns for the configuration
-_WINNER = 2000  # maximum characters of the winning configuration
-_BAR_FROM = 100  # minimum width of the screen for progress bars of trials
+_SHOWN = 10  # trials in a table
+_RUNNING = 3  # rows of the table that running trials have at the least
+_RANKED = 2000  # trials of several objectives whose front is looked for
+_NAME = 20  # columns for the metric's name, at the most
+_CONFIG = 12  # columns for what has no column of its own of the configuration, at the least
+_PAGE = 12  # parameters that have a column of their own in a notebook
+_WINNER = 2000  # characters of the winning configuration, at the most
+_BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn beside its numbers
 _BAR, _LEAST_BAR = 30, 5  # columns of the sweep's bar
 # minimum seconds alone on the share; the rho of a shorter sweep only shows how long processes take to start
 _RHO_FROM = 60.0
 _SHARED_FROM = 1.01  # minimum sweeps on the cluster, on average; below it no other sweep used it, such as on a laptop
 _GAP = "  "
+
+Column = tuple[str, str, list[str]]
+"""The name of a column, the side of its cells ("<" or ">"), and the cells."""
 
 Line = tuple[str, str]
 """A line and its style: "bold", "dim" or ""."""
@@ -59,27 +67,80 @@ def lay_out(
 
 
 def table(sweep: SweepInfo, trials: Iterable[TrialResult], width: int) -> list[Line]:
-    """Return the table of the most informative trials. Only the configuration is cut to fit."""
+    """Return the table of the most telling trials: only the configuration is cut to fit.
+
+    Parameters that differ have columns as long as there is room, the others share the last one.
+    """
     shown = telling(sweep, trials)
     best = best_of(sweep, shown)
-    columns: list[tuple[str, str, list[str]]] = [
-        ("trial", ">", [str(t.number) for t in shown]),
-        ("state", "<", [t.state for t in shown]),
-        ("step", "<", [step_text(t) for t in shown]),
-        (cut(sweep.metric, _NAME), ">", [value_text(t.metric) or "-" for t in shown]),
-    ]
+    columns = trial_columns(sweep, shown)
     if width >= _BAR_FROM:
         columns.insert(3, ("", "<", [bar(t.step / t.until_step, 12) if t.until_step else "" for t in shown]))
+    left = width - max(map(cell_len, _rows(columns)))
+    configs = [flatten(visible(t._stored)) for t in shown]
+    rest = list(dict.fromkeys(name for config in configs for name in config))
+    parameters = parameter_columns(configs)
+    widths = {name: len(_GAP) + max(map(cell_len, [head, *cells])) for name, (head, _, cells) in parameters.items()}
+    kept = _CONFIG + len(_GAP)  # for those that have no column
+    if sum(widths.values()) <= left or kept + min(widths.values()) > left:
+        kept = 0
+    for name, needed in widths.items():
+        if needed <= left - kept:
+            columns.append(parameters[name])
+            rest.remove(name)
+            left -= needed
     lines = _rows(columns)
-    left = width - max(map(cell_len, lines)) - len(_GAP)
-    if left >= _CONFIG:
-        configs = ["configuration", *config_texts(t._stored for t in shown)]
-        lines = [line + _GAP + cut(config, left) for line, config in zip(lines, configs, strict=True)]
+    if rest and left >= _CONFIG + len(_GAP):
+        texts = ["configuration", *config_texts({n: c[n] for n in rest if n in c} for c in configs)]
+        lines = [line + _GAP + cut(text, left - len(_GAP)) for line, text in zip(lines, texts, strict=True)]
     styles = ["bold", *("bold" if best and t.number == best.number else "dim" if t.over else "" for t in shown)]
     return [(cut(line, width).rstrip(), style) for line, style in zip(lines, styles, strict=True)]
 
 
-def _rows(columns: list[tuple[str, str, list[str]]]) -> list[str]:
+def trial_columns(sweep: SweepInfo, shown: list[TrialResult]) -> list[Column]:
+    """Return the columns of a table of trials before those of their parameters; every objective has one."""
+    others = [
+        (cut(metric, _NAME), ">", [value_text(t.metrics.get(metric)) or "-" for t in shown])
+        for metric, _ in sweep.objectives[1:]
+    ]
+    return [
+        ("trial", ">", [str(t.number) for t in shown]),
+        ("state", "<", [t.state for t in shown]),
+        ("step", "<", [step_text(t) for t in shown]),
+        (cut(sweep.metric, _NAME), ">", [value_text(t.metric) or "-" for t in shown]),
+        *others,
+    ]
+
+
+def parameter_columns(configs: list[dict[str, Any]]) -> dict[str, Column]:
+    """Return columns for parameters of flat configurations that differ, by name; of one configuration, for all."""
+    found: dict[str, Column] = {}
+    for name in dict.fromkeys(name for config in configs for name in config):
+        values = [config.get(name, "") for config in configs]
+        if len(configs) > 1 and len(set(map(repr, values))) == 1:
+            continue
+        numbers = all(isinstance(value, (int, float)) for value in values if value != "")
+        cells = [f"{v:.4g}" if isinstance(v, float) else cut(str(v), _NAME) for v in values]
+        found[name] = (name, ">" if numbers else "<", cells)
+    short = Counter(name.rpartition(".")[2] for name in found)
+    for name, (_, side, cells) in found.items():
+        last = name.rpartition(".")[2]
+        found[name] = (cut(last if short[last] == 1 else name, _NAME), side, cells)
+    return found
+
+
+def page_table(sweep: SweepInfo, shown: list[TrialResult]) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns, and the rows, of a notebook's table of trials."""
+    configs = [flatten(visible(t._stored)) for t in shown]
+    parameters = dict(list(parameter_columns(configs).items())[:_PAGE])
+    columns = [*trial_columns(sweep, shown), *parameters.values()]
+    rest = config_texts({n: v for n, v in config.items() if n not in parameters} for config in configs)
+    if any(rest):
+        columns.append(("configuration", "<", rest))
+    return [name for name, _, _ in columns], [list(row) for row in zip(*(c for _, _, c in columns), strict=True)]
+
+
+def _rows(columns: list[Column]) -> list[str]:
     widths = [max(map(cell_len, [name, *cells])) for name, _, cells in columns]
     rows = [[name for name, _, _ in columns], *map(list, zip(*(cells for _, _, cells in columns), strict=True))]
     sides = [side for _, side, _ in columns]
@@ -93,10 +154,25 @@ def _rows(columns: list[tuple[str, str, list[str]]]) -> list[str]:
 
 
 def telling(sweep: SweepInfo, trials: Iterable[TrialResult]) -> list[TrialResult]:
-    """Return the best trial, then running ones, then the newest, at most ten."""
+    """Return the best trials, the best first, and then those that run and the newest, ten at the most."""
+    trials = list(trials)
+    best = _ranked(sweep, trials)[:_SHOWN]
+    numbers = {t.number for t in best}
     order = {"running": 0, "queued": 1, "paused": 2}
-    best = sweep.best.number if sweep.best else -1
-    return sorted(trials, key=lambda t: (t.number != best, order.get(t.state, 3), -t.number))[:_SHOWN]
+    others = [t for t in trials if t.number not in numbers]
+    others.sort(key=lambda t: (order.get(t.state, 3), -t.number))
+    running = sum(t.state == "running" for t in others[:_RUNNING])
+    return [*best[: _SHOWN - running], *others][:_SHOWN]
+
+
+def _ranked(sweep: SweepInfo, trials: list[TrialResult]) -> list[TrialResult]:
+    """Return the trials that have a value, the best first; of several objectives, the Pareto front first."""
+    best, sign = best_of(sweep, trials), 1 if sweep.mode == "min" else -1
+    valued = [(t.metric, t) for t in trials if t.metric is not None and math.isfinite(t.metric)]
+    first = {best.number} if best else set()
+    if len(sweep.objectives) > 1 and len(trials) <= _RANKED:
+        first = {t.number for t in front(trials, sweep.objectives)} or first
+    return [t for _, t in sorted(valued, key=lambda v: (v[1].number not in first, sign * v[0], v[1].number))]
 
 
 def trials_text(sweep: SweepInfo) -> str:
@@ -129,7 +205,13 @@ def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
     best = best_of(sweep, trials)
     if best is None:
         return f"no trial reported {sweep.metric}" if sweep.over else f"no {sweep.metric} yet"
-    return f"{sweep.metric} {value_text(best.metric)}, trial {best.number} at step {best.best_step:,}"
+    others = "".join(f", {metric} {value_text(best.metrics[metric])}" for metric in _others(sweep, best))
+    return f"{sweep.metric} {value_text(best.metric)}{others}, trial {best.number} at step {best.best_step:,}"
+
+
+def _others(sweep: SweepInfo, trial: TrialResult) -> list[str]:
+    """Return the objectives after the first of which a trial has a value."""
+    return [metric for metric, _ in sweep.objectives[1:] if metric in trial.metrics]
 
 
 def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
@@ -140,7 +222,10 @@ def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
     config = " ".join(repr(visible(best.config)).split())
     if len(config) > _WINNER:
         config = f"{config[:_WINNER]}…"
-    return f"best {sweep.metric} {best.metric:.6g} (trial {best.number} at step {best.best_step:,}): {config}"
+    others = "".join(f", {metric} {best.metrics[metric]:.6g}" for metric in _others(sweep, best))
+    more = "; result.front() has all that are best" if len(sweep.objectives) > 1 else ""
+    value = f"{best.metric:.6g}{others}"
+    return f"best {sweep.metric} {value} (trial {best.number} at step {best.best_step:,}{more}): {config}"
 
 
 def held_text(sweep: SweepInfo, trials: Iterable[TrialResult]) -> str:

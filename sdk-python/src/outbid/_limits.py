@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -48,6 +50,13 @@ def check_name(where: str, what: str, name: Any) -> str:
         if (control and character not in _ALLOWED) or character in _BIDIRECTIONAL:
             raise ValueError(f"{where}: {what} must not have the control character {character!a}, got {name!a:.80}")
     return name
+
+
+def sent_name(name: str, most: int = NAME) -> str:
+    """Return a name as the server takes it, in at most `most` bytes: no other name is sent as the same one."""
+    if name.isprintable() and len(name.encode()) <= most:
+        return name
+    return f"{re.sub(r'[^A-Za-z0-9_./-]', '_', name)[:90]}-{zlib.crc32(name.encode()):08x}"
 
 
 def check_labels(where: str, labels: Mapping[Any, Any]) -> dict[str, str]:

@@ -131,7 +131,8 @@ class TrialResult:
     rounds: int
     attributes: Mapping[str, Any]
     _source: Source = field(compare=False)
-    _stored: Config = field(compare=False)  # as on the server, with references in place of objects
+    _stored: Config = field(compare=False)  # as the server has it: with what is sent for objects
+    _outside: tuple[str, ...] = field(default=(), compare=False)  # what it changed outside its training function
 
     def __str__(self) -> str:
         """The trial in one line of at most 100 characters; `repr` has the complete configuration."""
@@ -371,6 +372,7 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         attributes=_attributes.decode(trial.attributes),
         _source=source,
         _stored=stored,
+        _outside=_attributes.changed_outside(trial.attributes),
     )
 
 

@@ -24,11 +24,12 @@ class Following:
         assert isinstance(shared._storage, Objects)
         self.study, self.shared = study, shared
         self._copied = study is not shared
-        self._ids: dict[int, int] = {}  # ids of the study's trials, by those of the shared study
-        self._trials: dict[str, int] = {}  # ids of shared trials, by the trials of the sweep
-        self._over: set[int] = set()  # ids of shared trials whose final state is in the study
-        self._attributes: dict[str, Any] = {}  # the study's attributes when both studies last agreed
-        self._stored: dict[str, Any] = {}  # the same attributes as the shared study stores them
+        self._ids: dict[int, int] = {}  # of the study's trials, by those of the shared ones
+        self._trials: dict[str, int] = {}  # ids of the shared trials, by the trials of the sweep
+        self._over: set[int] = set()  # ids of shared trials that are in the study as they ended
+        self._finished: list[str] = []  # trials of the sweep that have a value or were pruned
+        self._attributes: dict[str, Any] = {}  # of the study, as they were last the same in both
+        self._stored: dict[str, Any] = {}  # the same as the shared study stores them
         self._create = study._storage.create_new_trial
         if self._copied:
             for name, value in study._storage.get_study_system_attrs(study._study_id).items():
@@ -72,8 +73,15 @@ class Following:
                 self._take(trial)
             if trial.state.is_finished():
                 self._over.add(trial._trial_id)
+                if isinstance(of_sweep, str) and trial.state != TrialState.FAIL:
+                    self._finished.append(of_sweep)
         if self._copied:
             self._take_attributes()
+
+    def finished(self) -> list[str]:
+        """Return the trials of the sweep that ended well as of the last `pull`; each is returned once."""
+        found, self._finished = self._finished, []
+        return found
 
     def trial(self, of_sweep: str) -> FrozenTrial | None:
         """Return the study's trial for a sweep's trial at the last `pull`, or None."""

@@ -24,8 +24,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from outbid import _attributes
 from outbid._categories import index_of, text_of
+from outbid._limits import sent_name
 from outbid._optuna_objects import Choices, Objects, keeping
-from outbid._outside_state import Outside
+from outbid._outside_state import Watch
 from outbid._raised import packed
 from outbid._study import ATTRIBUTE, kept
 from outbid._training import Trial
@@ -65,10 +66,10 @@ class Work:
     caught: tuple[type[Exception], ...]
     collect: bool
     folder: Path | None  # for large objects
-    callbacks: bool  # whether trials wait for the callbacks of earlier ones
-    # the number of called callbacks when this process stopped waiting for them
-    _gone: int = field(default=-1, init=False)
-    _objects: Objects | None = field(default=None, init=False)  # cached, because a storage reads only new trials
+    callbacks: bool  # whether trials wait for the callbacks of those before them
+    _gone: int = field(default=-1, init=False)  # how many trials they had been called for when this process gave up
+    _watch: Watch | None = field(default=None, init=False)
+    _objects: Objects | None = field(default=None, init=False)  # of this process: a storage reads only what is new
 
     def __call__(self, trial: Trial) -> None:
         """Run one trial of the study."""
@@ -128,7 +129,8 @@ class Work:
     def _train(self, study: optuna.Study, asked: _Asked, trial: Trial) -> list[float] | None:
         """Return the objective's values; None if it pruned the trial."""
         asked.reports = trial
-        watch = _watched(self.func)
+        self._watch = self._watch or Watch(self.func, _WATCHED)
+        self._watch.begin()
         try:
             with (
                 stoppable(study, study, trial.id.rpartition("/")[0]),
@@ -148,7 +150,7 @@ class Work:
             raise
         finally:
             _note(trial, asked)
-            if names := watch():
+            if names := self._watch.changed():
                 trial.note({CHANGED: names})
             if self.collect:
                 gc.collect()
@@ -205,37 +207,14 @@ def _noting(trial: Trial) -> Iterator[None]:
         raise
 
 
-_left: dict[int, int] = {}  # number of trials in this process that are still watched, by objective
-
-
-def _watched(objective: Any) -> Callable[[], list[str]]:
-    """Return a function that, after a trial, returns the names of changed state outside the objective."""
-    left = _left.setdefault(id(objective), _WATCHED)
-    if not left:
-        return list
-    try:
-        outside = Outside(objective)
-    except Exception:  # a user's object may raise when it is inspected
-        _left[id(objective)] = 0
-        return list
-
-    def changed() -> list[str]:
-        names: list[str] = []
-        with contextlib.suppress(Exception):
-            names = outside.changed()
-        _left[id(objective)] = 0 if names else left - 1
-        return names
-
-    return changed
-
-
 def _note(trial: Trial, asked: optuna.Trial) -> None:
     """Note the suggested values and user attributes. Large values, and those that are not JSON, are noted as text."""
     for name, value in asked.params.items():
-        _note_first(trial, [_attributes.drawn({name: shown}) for shown in (value, text_of(value))])
+        sent = sent_name(name, _attributes.PATH)
+        _note_first(trial, [_attributes.drawn({sent: shown}) for shown in (value, text_of(value))])
     for name, value in asked._get_latest_trial().user_attrs.items():
         if name != ATTRIBUTE:
-            _note_first(trial, [{name: shown} for shown in (value, text_of(value))][_is_large(value) :])
+            _note_first(trial, [{sent_name(name): shown} for shown in (value, text_of(value))][_is_large(value) :])
 
 
 def _note_first(trial: Trial, tries: Sequence[dict[str, Any]]) -> None:
@@ -371,6 +350,8 @@ def _values(study: optuna.Study, returned: float | Sequence[float]) -> list[floa
     several = isinstance(returned, Sequence) and not isinstance(returned, str)
     try:
         values = [float(value) for value in (returned if several else [returned])]  # type: ignore[union-attr,arg-type]
+    except OverflowError:
+        raise _NoValue("the objective returned a whole number that is too large for a float: scale it") from None
     except (TypeError, ValueError):
         raise _NoValue(f"the objective returned {returned!r:.80}; it must return a number, or several") from None
     if len(values) != len(study.directions):

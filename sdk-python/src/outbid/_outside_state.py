@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import contextlib
 import enum
 import functools
 import inspect
@@ -17,60 +18,121 @@ import sys
 import textwrap
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from outbid import _main_module
 
-_DEEPEST = 4  # maximum depth of nested containers and objects
-_MOST = 1000  # maximum elements of a container that are compared
-_ARRAY = 1 << 20  # maximum bytes of an array that is compared
-_CACHES = ("cache", "memo")  # parts of the names of caches
+_DEEPEST = 4  # containers and objects inside of each other
+_MOST = 1000  # elements of a container that are compared
+_VALUES_IN_ALL = 20_000  # values that are looked at
+_ARRAY = 1 << 20  # bytes of an array that is compared
+_CACHES = ("cache", "memo")  # in the name of a variable
+_SWITCHES = frozenset({"training"})  # attributes that libraries set, such as torch's `model.eval()`
 _MISSING = object()
-_NAMELESS = "an argument"  # for functools.partial
-_VALUES = (bool, int, float, str, bytes)  # these are compared by value
+_NAMELESS = "an argument"  # of functools.partial
+_SIMPLE = (bool, int, float, str, bytes)  # compared by value
+_WRAPPERS = frozenset({"outbid._choices", "outbid._drawing", "outbid._stopping"})  # with the user's function as `func`
 
 _Read = Callable[[], list[Any]]
+
+
+def watched(function: Any) -> Any:
+    """Return the user's own function, without what the SDK wraps around it."""
+    while type(function).__module__ in _WRAPPERS:
+        function = function.func
+    return function
+
+
+class Watch:
+    """Compares the state outside a function before and after the first trials of a process.
+
+    With `ignore_resets`, state that every trial assigns before it is used is no change: no trial sees another's.
+    """
+
+    def __init__(self, function: Any, trials: int, *, ignore_resets: bool = False) -> None:
+        self._function, self._left, self._ignore_resets = function, trials, ignore_resets
+        self._outside: Outside | None = None
+
+    def begin(self) -> None:
+        """Note the state, before a trial."""
+        self._outside = None
+        if self._left:
+            self._left -= 1
+            with contextlib.suppress(Exception):  # an object of the user's may do anything where it is looked at
+                self._outside = Outside(self._function, ignore_resets=self._ignore_resets)
+
+    def changed(self) -> list[str]:
+        """Return the names of what a trial changed, those of the first trial that changed anything."""
+        names: list[str] = []
+        if self._outside is not None:
+            with contextlib.suppress(Exception):
+                names = self._outside.changed()
+        if names:
+            self._left = 0
+        return names
+
+
+@dataclass
+class _Part:
+    """A part of the state: what it is called, the last word of that, what reads it, and what was read."""
+
+    name: str
+    key: str
+    read: _Read
+    before: list[Any]
+    names: bool  # what is read are names of attributes
 
 
 class Outside:
     """The state outside a function when this object was made."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, *, ignore_resets: bool = False) -> None:
+        self._ignore_resets = ignore_resets
         self._seen: set[int] = set()
         self._functions: list[FunctionType] = []
-        # name, function that reads a part of the state, and its result
-        self._parts: list[tuple[str, _Read, list[Any]]] = []
-        self._walk(function, "", 0)
-        self._caches = _caches(self._functions)
+        self._parts: list[_Part] = []
+        self._walk(function, "", "", 0)
 
     def changed(self) -> list[str]:
-        """Return the names of changed state, such as "best_model" or "self.results"."""
-        found = []
-        for name, read, before in self._parts:
-            cache = name in self._caches or any(word in name.lower() for word in _CACHES)
-            if not cache and (name or _NAMELESS) not in found and not _are_same(before, read()):
-                found.append(name or _NAMELESS)
+        """Return the names of what has changed, such as "best_model" or "self.results"."""
+        found: list[str] = []
+        ignored: set[str] | None = None
+        for part in self._parts:
+            now = part.read()
+            if _are_same(part.before, now):
+                continue
+            if ignored is None:
+                ignored = _Assignments.of(self._functions).ignored(self._ignore_resets)
+            if self._is_change(part, now, ignored) and (part.name or _NAMELESS) not in found:
+                found.append(part.name or _NAMELESS)
         return found
 
-    def _walk(self, value: Any, name: str, depth: int) -> None:
-        """Record the state that is reachable from a named value."""
-        if id(value) in self._seen or depth > _DEEPEST:
+    def _is_change(self, part: _Part, now: list[Any], ignored: set[str]) -> bool:
+        """Report whether a part that is not as it was has been changed for good."""
+        if part.key in ignored or any(word in part.name.lower() for word in _CACHES):
+            return False
+        return not part.names or bool((set(part.before) ^ set(now)) - ignored)
+
+    def _walk(self, value: Any, name: str, key: str, depth: int) -> None:
+        """Note the state that is reached from a value of a name."""
+        if id(value) in self._seen or depth > _DEEPEST or len(self._seen) > _VALUES_IN_ALL:
             return
         self._seen.add(id(value))
         if isinstance(value, functools.partial):
             for inner in (value.func, *value.args, *value.keywords.values()):
-                self._walk(inner, name, depth + 1)
+                self._walk(inner, name, key, depth + 1)
         elif isinstance(value, MethodType):
-            self._walk(value.__self__, name, depth)
-            self._walk(value.__func__, name, depth)
+            self._walk(value.__self__, name, key, depth)
+            self._walk(value.__func__, name, key, depth)
         elif isinstance(value, FunctionType):
             if _travelled(value):
                 self._walk_variables(value, depth)
         elif isinstance(value, (list, dict, set, bytearray, collections.deque)) or _is_small_array(value):
-            self._note(name, functools.partial(_content, value))
+            self._note(name, key, functools.partial(_content, value))
             for inner in _content(value):
-                self._walk(inner, name, depth + 1)
+                self._walk(inner, name, key, depth + 1)
         elif isinstance(value, type):
             if _travelled(value) and not isinstance(value, enum.EnumMeta):
                 self._walk_attributes(value, name, depth)
@@ -80,37 +142,37 @@ class Outside:
         elif _travelled(type(value)) and not isinstance(value, enum.Enum):
             self._walk_attributes(value, name, depth)
             for kind in type(value).__mro__:
-                self._walk(kind, kind.__name__, depth)
+                self._walk(kind, kind.__name__, kind.__name__, depth)
 
     def _walk_variables(self, function: FunctionType, depth: int) -> None:
         """Record the outside variables that a function uses."""
         self._functions.append(function)
         for name in sorted(_names(function.__code__) & set(function.__globals__)):
-            self._note(name, functools.partial(_variable, function.__globals__, name))
-            self._walk(function.__globals__[name], name, depth + 1)
+            self._note(name, name, functools.partial(_variable, function.__globals__, name))
+            self._walk(function.__globals__[name], name, name, depth + 1)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._note(name, functools.partial(_cell, cell))
-            self._walk(_cell(cell)[0], name, depth + 1)
+            self._note(name, name, functools.partial(_cell, cell))
+            self._walk(_cell(cell)[0], name, name, depth + 1)
 
     def _walk_attributes(self, value: Any, name: str, depth: int) -> None:
         """Record the attributes of an object, a class or a module."""
         for attribute, inner in list(getattr(value, "__dict__", {}).items()):
-            if attribute.startswith("__") and attribute not in ("__call__", "__init__"):
+            if attribute in _SWITCHES or (attribute.startswith("__") and attribute not in ("__call__", "__init__")):
                 continue
             inner = inner.__func__ if isinstance(inner, (staticmethod, classmethod)) else inner
             full = f"{name or 'self'}.{attribute}" if name.count(".") < 1 else name
             read = _class_attribute if isinstance(value, type) else _attribute
-            self._note(full, functools.partial(read, value, attribute))
-            self._walk(inner, full, depth + 1)
-        self._note(name or "self", functools.partial(_attributes, value))
+            self._note(full, attribute, functools.partial(read, value, attribute))
+            self._walk(inner, full, attribute, depth + 1)
+        self._note(name or "self", "", functools.partial(_attributes, value), names=True)
 
-    def _note(self, name: str, read: _Read) -> None:
-        self._parts.append((name, read, read()))
+    def _note(self, name: str, key: str, read: _Read, *, names: bool = False) -> None:
+        self._parts.append(_Part(name, key, read, read(), names))
 
 
 def _are_same(before: list[Any], now: list[Any]) -> bool:
     return len(before) == len(now) and all(
-        a is b or (type(a) is type(b) and type(a) in _VALUES and a == b) for a, b in zip(before, now, strict=True)
+        a is b or (type(a) is type(b) and type(a) in _SIMPLE and a == b) for a, b in zip(before, now, strict=True)
     )
 
 
@@ -125,11 +187,20 @@ def _attribute(value: Any, name: str) -> list[Any]:
 def _class_attribute(value: Any, name: str) -> list[Any]:
     """Return what is compared of a class attribute. Identity is useless: unpickling an object sets them all again."""
     found = value.__dict__.get(name, _MISSING)
-    return [type(found), found if type(found) in _VALUES else None]
+    return [type(found), found if type(found) in _SIMPLE else None]
 
 
 def _attributes(value: Any) -> list[Any]:
-    return sorted(name for name in getattr(value, "__dict__", {}) if not name.startswith("__"))
+    """Return the names of a value's attributes, without those of cached properties."""
+    return sorted(
+        name
+        for name in getattr(value, "__dict__", {})
+        if not name.startswith("__") and not _is_cached(inspect.getattr_static(type(value), name, None))
+    )
+
+
+def _is_cached(attribute: Any) -> bool:
+    return type(attribute).__name__ == "cached_property"
 
 
 def _cell(cell: Any) -> list[Any]:
@@ -177,45 +248,87 @@ def _names(code: CodeType) -> set[str]:
     return found
 
 
-def _caches(functions: list[FunctionType]) -> set[str]:
-    """Return variables that functions assign only if they are missing, such as `if data is None: data = load()`."""
-    guarded: set[str] = set()
-    others: set[str] = set()
-    for function in functions:
-        if function.__name__ == "__init__":
-            continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        for name, is_guarded in _assigned(tree, False):
-            (guarded if is_guarded else others).add(name)
-    return guarded - others
+@dataclass
+class _Assignments:
+    """The names outside of functions that they assign, by how they do it."""
+
+    guarded: set[str] = field(default_factory=set)  # where it is missing, such as `if data is None: data = load()`
+    resets: set[str] = field(default_factory=set)  # in any case, and without reading it
+    others: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, functions: list[FunctionType]) -> _Assignments:
+        """Return what functions assign, except in `__init__`."""
+        found = cls()
+        for function in functions:
+            if function.__name__ == "__init__":
+                continue
+            try:
+                tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+            except (OSError, TypeError, SyntaxError):
+                continue
+            shared = {n for node in ast.walk(tree) if isinstance(node, (ast.Global, ast.Nonlocal)) for n in node.names}
+            found._read(tree, shared, guarded=False, conditional=False)
+        return found
+
+    def ignored(self, resets: bool) -> set[str]:
+        """Return the names whose changes are none."""
+        if resets:
+            return (self.guarded - self.others) | self.resets
+        return self.guarded - self.others - self.resets
+
+    def _read(self, node: ast.AST, shared: set[str], *, guarded: bool, conditional: bool) -> None:
+        """Note what is assigned in a piece of source; `shared` are the variables that it does not have for itself."""
+        for target, value in _assigned(node):
+            name = ast.unparse(target)
+            if isinstance(target, ast.Name) and name not in shared:
+                continue  # a variable of the function's own
+            reads = isinstance(node, ast.AugAssign) or any(_is_named(inner, name) for inner in ast.walk(value))
+            if guarded or (isinstance(value, ast.BoolOp) and _is_named(value.values[0], name)):
+                kind = self.guarded
+            elif reads or conditional or isinstance(target, ast.Subscript):
+                kind = self.others
+            else:
+                kind = self.resets
+            kind.add(name.partition("[")[0].rpartition(".")[2])
+        for child in ast.iter_child_nodes(node):
+            asked = isinstance(node, ast.If) and child in node.body and _asks_for_missing(node.test)
+            self._read(
+                child,
+                shared,
+                guarded=guarded or asked or _handles_missing(node),
+                conditional=conditional or isinstance(node, ast.If),
+            )
 
 
-def _assigned(node: ast.AST, guarded: bool) -> Iterator[tuple[str, bool]]:
-    """Yield assigned names in a piece of source, and whether the assignment is under a condition for missing values."""
-    targets: list[ast.expr] = []
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.AST]]:
+    """Yield what a statement assigns, and the value; `x.clear()` assigns to x as `x = []` does."""
     if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-        targets = [node.target]
-    for target in targets:
-        for one in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
-            yield ast.unparse(one.value if isinstance(one, ast.Subscript) else one), guarded
-    if isinstance(node, ast.If):
-        for inner in node.body:
-            yield from _assigned(inner, guarded or _asks_for_missing(node.test))
-        for inner in node.orelse:
-            yield from _assigned(inner, guarded)
-        return
-    for child in ast.iter_child_nodes(node):
-        yield from _assigned(child, guarded)
+        for target in node.targets:
+            for one in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+                yield one, node.value
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "clear":
+        yield ast.Attribute(ast.Name("it"), ast.unparse(node.func.value).rpartition(".")[2]), ast.List([])
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name
 
 
 def _asks_for_missing(test: ast.expr) -> bool:
-    """Return whether a condition has the form `x is None`, `not x`, or `key not in x`."""
+    """Report whether a condition is of the kind `x is None`, `not x`, `len(x) == 0` or `key not in x`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-        return isinstance(test.ops[0], ast.NotIn) or (isinstance(test.ops[0], ast.Is) and none)
+        kind, right = test.ops[0], test.comparators[0]
+        none = isinstance(kind, ast.Is) and isinstance(right, ast.Constant) and right.value is None
+        empty = isinstance(kind, ast.Eq) and ast.unparse(test).startswith("len(") and ast.unparse(right) == "0"
+        return isinstance(kind, ast.NotIn) or none or empty
     return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
+def _handles_missing(node: ast.AST) -> bool:
+    """Report whether a piece of source runs where something was not found, such as `except KeyError:`."""
+    missing = ("KeyError", "LookupError", "AttributeError", "NameError")
+    named = node.type if isinstance(node, ast.ExceptHandler) else None
+    return named is not None and any(isinstance(n, ast.Name) and n.id in missing for n in ast.walk(named))

@@ -239,7 +239,7 @@ class Plots:
         names, x = encode(configs, scales)
         values = [t.metric for t in trials if t.metric is not None]
         columns = [[v for v in x[:, j] if v > _ABSENT] for j in range(len(names))]
-        chart, ax = _axes(ax)
+        chart, ax = _axes(ax, max(8.0, 1.4 * (len(names) + 1)))
         for i, trial in enumerate(trials):
             place = _place(trial.metric, values)
             ys = [_place(v, columns[j]) if v > _ABSENT else _BELOW for j, v in enumerate(x[i])]
@@ -250,7 +250,8 @@ class Plots:
             ax.axvline(j, color="0.6", lw=0.8, zorder=1)
             for place, text in _marks(shown, named=name not in scales and j < len(names)):
                 ax.annotate(text, (j, place), (3, 0), textcoords="offset points", fontsize=8, va="center")
-        ax.set_xticks(range(len(names) + 1), [*names, sweep.metric], rotation=20)
+        labels = [_charts.wrapped(name, 14) for name in (*names, sweep.metric)]
+        ax.set_xticks(range(len(labels)), labels, fontsize=9)
         ax.set_yticks([])
         ax.set_xlim(-0.2, len(names) + 0.4)  # room for the labels of the last axis
         ax.set_title(f"{sweep.id}: each line a trial, light ones good" if trials else sweep.id)
@@ -278,11 +279,12 @@ class Plots:
         return chart
 
 
-def _axes(ax: Axes | None) -> tuple[Chart, Axes]:
+def _axes(ax: Axes | None, width: float = 8.0) -> tuple[Chart, Axes]:
+    """Return the axes to draw into, and their chart; new ones of a width in inches if none were given."""
     if ax is not None:
         figure: Any = ax.figure
         return Chart(figure), ax
-    chart = _figure(8)
+    chart = _figure(width)
     return chart, chart.figure.add_subplot()
 
 

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePath
@@ -36,6 +35,7 @@ from outbid._space import Space, fill_space, to_value
 from outbid._stopping import Stop, Stopping, stopping
 from outbid._tuners import Random, Tuner
 from outbid._unmet import Unmet
+from outbid._user_warning import warn_user
 from outbid._usual import usual
 from outbid.v1 import sweep_pb2 as pb
 
@@ -254,10 +254,9 @@ class Sweep:
         """
         client = client or default_client()
         if self._train is not None and not self._ends():
-            warnings.warn(
+            warn_user(
                 f"{_pickle.name_of(self._train)} loops over trial.steps() without an end because the tuner has no "
                 "max_steps, so the trials never end. Set it, such as ob.Random(max_steps=100), or break",
-                stacklevel=2,
             )
         blob = client.put_blob(_pickle.dump(self._train)) if self._train is not None else ""
         _programs.pause_left(client)

@@ -21,12 +21,15 @@ from typing import Any
 # Training code may fork (data loaders) and use gRPC, whose fork handlers would only print warnings about threads.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+from outbid._attributes import OUTSIDE
 from outbid._errors import OutbidError, StopTrial, as_text, one_line, shown
+from outbid._outside_state import Watch, watched
 from outbid._session import Attached, Poke, Session, Terminate
 from outbid._training import AnswerError, Trial
 from outbid.v1 import node_pb2, session_pb2
 
 _MARK = "\x1eoutbid:"
+_WATCHED = 3  # trials of a process after each of which the state outside the training function is compared
 
 
 def _how(trial: Trial) -> str:
@@ -42,6 +45,7 @@ class Runner:
         self._session = session
         self._path = ""
         self._function: Callable[[Trial], Any] | None = None
+        self._outside: Watch | None = None
         self._generators = Generators()
 
     def loop(self) -> None:
@@ -60,14 +64,18 @@ class Runner:
         """Run one trial; returns whether the process should exit."""
         mark(assignment.fork)
         trial = Trial(assignment, self._session)
-        error, trace = "", ""
+        error, trace, outside = "", "", None
         try:
             function = self._load(assignment.function_path)
         except (OutbidError, OSError) as failure:
             error = one_line(failure)  # the message is enough, a traceback would add nothing
         else:
             self._generators.seed(assignment.seed)
+            if (outside := self._outside) is not None:
+                outside.begin()
             error, trace = call(function, trial)
+        if outside is not None and (names := outside.changed()):
+            trial.note({OUTSIDE: names})
         if error:
             print(trace or error, file=sys.stderr)
         flush()
@@ -81,6 +89,7 @@ class Runner:
             from outbid import _pickle
 
             self._function, self._path = _pickle.load_file(path), path
+            self._outside = Watch(watched(self._function), _WATCHED, ignore_resets=True)
         return self._function
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 from outbid._callbacks import Callback
 from outbid._model import Update
+from outbid._user_warning import warn_user
 
 
 class Unmet(Callback):
@@ -20,8 +19,7 @@ class Unmet(Callback):
             return
         missing, self._names = [name for name in self._names if name not in first.metrics], []
         if missing:
-            warnings.warn(
+            warn_user(
                 f"stop: {', '.join(map(repr, missing))} is not among what trial {first.number} reports: "
                 f"{', '.join(first.metrics)}. The condition has no effect until it is reported",
-                stacklevel=5,
             )

@@ -13,7 +13,6 @@ import json
 import math
 import re
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from outbid._callbacks import Callback
 from outbid._errors import MissingExtraError, one_line
 from outbid._model import Report, SweepInfo, TrialResult, flatten
+from outbid._user_warning import warn_user
 
 if TYPE_CHECKING:
     from outbid._result import Result
@@ -74,10 +74,9 @@ class Logger(Callback):
             raise
         except Exception as error:
             self._broken = True
-            warnings.warn(
+            warn_user(
                 f"{type(self).__name__} failed and stopped logging ({one_line(error)}); "
                 "ob.attach(sweep).wait(loggers=[...]) logs everything",
-                stacklevel=2,
             )
 
 

@@ -24,7 +24,6 @@ import copy
 import re
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -63,6 +62,7 @@ from outbid._resources import Resources, duration
 from outbid._study import kept, to_study, unannounced
 from outbid._sweep import Sweep
 from outbid._tuners import Random
+from outbid._user_warning import warn_user
 
 __all__ = ["optimize", "to_study"]
 
@@ -290,6 +290,9 @@ def _caught(catch: Any) -> tuple[type[Exception], ...]:
     return kinds
 
 
+_LOOKS = (0.002, 0.1)  # seconds between looks at the study after news of its sweep: at first, and what is too long
+
+
 class _Called(Callback):
     """Updates the study, calls Optuna's callbacks, and ends the sweep when the study was stopped."""
 
@@ -301,8 +304,9 @@ class _Called(Callback):
     ) -> None:
         self._following, self._sweep, self._callbacks = following, sweep, callbacks
         self._stopped = self._stop_seen = self._warned = False
-        self._called = 0  # number of trials whose callbacks were called
-        self._running: set[str] = set()  # ids of the sweep's trials that run, or are about to run, a trial of the study
+        self._called: set[str] = set()  # trials whose callbacks have been called
+        self._pause = _LOOKS[1]  # seconds until the next look at the study, if no news comes before
+        self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
 
     def _on_update(self, update: Update) -> None:
         """Process the results from the workers."""
@@ -311,6 +315,18 @@ class _Called(Callback):
             runs = trial.state == "running" and IDLE not in trial.attributes
             (self._running.add if runs else self._running.discard)(trial.id)
         self._stop(update.sweep.id)
+        self._pause = _LOOKS[0]
+
+    def _on_idle(self) -> float | None:
+        """Call the callbacks of trials that have ended: news of the sweep comes ten times a second at the most."""
+        if not self._callbacks or self._pause >= _LOOKS[1]:
+            return None
+        self._following.pull()
+        self._pause *= 2
+        for trial in self._following.finished():
+            self._call(trial)
+            self._pause = _LOOKS[0]
+        return self._pause
 
     def on_trial_end(self, trial: TrialResult) -> None:
         """Call the callbacks with Optuna's trial. Raises exceptions of the objective that are not in `catch`."""
@@ -322,11 +338,17 @@ class _Called(Callback):
             following.fail(trial.id)
         if (names := trial.attributes.get(CHANGED)) and not self._warned:
             self._warned = True
-            warnings.warn(_lost(names), UserWarning, stacklevel=2)
-        told = following.trial(trial.id) if self._callbacks else None
+            warn_user(_lost(names))
+        self._call(trial.id)
+
+    def _call(self, of_sweep: str) -> None:
+        """Call the callbacks with the study's trial that a trial of the sweep ran, once it has ended."""
+        following, sweep = self._following, of_sweep.rpartition("/")[0]
+        told = following.trial(of_sweep) if self._callbacks and of_sweep not in self._called else None
         if told is not None and told.state.is_finished():
+            self._called.add(of_sweep)
             try:
-                with stoppable(following.study, following.shared, trial.sweep):
+                with stoppable(following.study, following.shared, sweep):
                     for callback in self._callbacks:
                         callback(following.study, copy.deepcopy(told))
             except KeyboardInterrupt:
@@ -336,8 +358,7 @@ class _Called(Callback):
                 raise
         following.push()
         if told is not None and told.state.is_finished():
-            self._called += 1
-            call_for(following.shared, trial.sweep, self._called)
+            call_for(following.shared, sweep, len(self._called))
 
     def _stop(self, sweep: str) -> None:
         """End the sweep of a stopped study when its running trials have finished.

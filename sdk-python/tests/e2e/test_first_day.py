@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,3 +114,76 @@ def test_states_are_words_of_the_field(real: ob.Client, tmp_path: Path) -> None:
     assert states == {"pruned", "stopped"} and all(state in listed for state in states), (states, listed)
     counts = handle.info().counts
     assert counts["pruned"] + counts["stopped"] == counts["total"] and "cancelled" not in counts
+
+
+best_model: object = None
+losses: list[float] = []
+step = 0
+
+
+def careless(trial: ob.Trial) -> float:
+    global best_model
+    loss = float(trial.config.x)
+    if best_model is None or loss < min(losses):
+        best_model = object()
+    losses.append(loss)
+    return loss
+
+
+def careful(trial: ob.Trial) -> float:
+    global step
+    step = 0
+    for _ in range(3):
+        step += 1
+    return float(trial.config.x)
+
+
+def test_changes_outside_a_training_function_are_warned_of_once(real: ob.Client) -> None:
+    def run(train: Callable[[ob.Trial], float]) -> ob.Result:
+        sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=6, tuner=ob.Random())
+        return sweep.run(client=real, display=False, timeout=300)
+
+    with pytest.warns(UserWarning, match="the training function changes 'best_model', 'losses' outside of it") as told:
+        result = run(careless)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert best_model is None and not losses
+    assert not any(trial.attributes for trial in result.trials) and "note" not in "".join(result.records()[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(careful)
+
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide-shell.md"
+
+
+def test_the_guide_for_shells_begins_with_what_runs(tmp_path: Path) -> None:
+    if not GUIDE.exists():
+        pytest.skip("the guide is not beside the SDK")
+    first, *lines = GUIDE.read_text().split("```sh\n", 1)[1].split("```", 1)[0].splitlines()
+    assert first.startswith("pip install outbid") and lines[0] == "outbid init sweep.yaml" and "outbid up &" in lines
+    place = Path(os.environ["OUTBID_BIN"]).resolve().parent
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OUTBID_") or k == "OUTBID_DEVICES"}
+    env |= {"PATH": f"{place}:{env['PATH']}", "HOME": str(tmp_path)}
+    up = None
+    try:
+        for line in lines:
+            if line.endswith("&"):
+                command = [*line.removesuffix("&").split(), "--api", "127.0.0.1:0"]  # another test may have the port
+                up = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+                assert up.stdout is not None and up.stdout.readline()
+                continue
+            done = subprocess.run(
+                line.split(),
+                cwd=tmp_path,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        assert re.search(r"\nbest loss \S+: trial \d+ at step 9\n  lr  ", done.stdout), "the winning configuration"
+    finally:
+        if up is not None:
+            up.send_signal(signal.SIGINT)
+            up.communicate(timeout=120)

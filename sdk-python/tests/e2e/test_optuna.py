@@ -102,6 +102,25 @@ def test_what_is_suggested_stands_in_the_sweep() -> None:
     assert result.best.attributes == {"size": [1, 2]}
 
 
+@pytest.mark.usefixtures("real")
+def test_names_of_any_length_are_in_the_study_and_shortened_in_the_sweep() -> None:
+    def objective(trial: Any) -> float:
+        trial.set_user_attr("n" * 400, 1)
+        return float(sum(trial.suggest_int(name, n, n) for n, name in enumerate(("x" * 249, "y" * 250, "z\n" * 300))))
+
+    (trial,) = optimize(objective, 1).trials
+    assert trial.state.name == "COMPLETE" and trial.value == 3
+    assert list(trial.params.values()) == [0, 1, 2] and trial.user_attrs["n" * 400] == 1
+    (there,) = ob.load(trial.user_attrs["outbid"].split("/")[0]).trials
+    assert sorted(map(len, there.config)) == [5, 99, 99, 249] and list(there.attributes.values()) == [1]
+
+
+@pytest.mark.usefixtures("real")
+def test_a_value_beyond_all_floats_fails_its_trial_with_a_reason() -> None:
+    with pytest.raises(ob.SweepFailedError, match="a whole number that is too large for a float"):
+        optimize(lambda trial: 10**400, 1)
+
+
 def test_what_optunas_loop_takes_is_taken(tmp_path: Path) -> None:
     """Garbage is collected in the process that ran the trial, before the next trial."""
 

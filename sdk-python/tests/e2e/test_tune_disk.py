@@ -44,8 +44,11 @@ def test_a_metric_that_is_to_end_trials_and_is_not_reported_is_warned_of() -> No
             trial.report(step=step, loss=1 / step, **({"late": 1.0} if step > 1 else {}))
 
     sweep = ob.Sweep(train, {"x": 1}, metric="loss", mode="min", trials=1, stop={"acuracy": 0.9, "step": 50})
-    with pytest.warns(UserWarning, match=r"stop: 'acuracy' is not among what trial 0 reports: .*loss.* until it is"):
+    with pytest.warns(
+        UserWarning, match=r"stop: 'acuracy' is not among what trial 0 reports: .*loss.* until it is"
+    ) as told:
         sweep.run(display=False)
+    assert told[0].filename == __file__
 
 
 @pytest.mark.usefixtures("real")

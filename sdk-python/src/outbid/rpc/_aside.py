@@ -16,6 +16,9 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 _Said: TypeAlias = "queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]]"
 
+Idle: TypeAlias = Callable[[], float | None]
+"""What is called before an answer is waited for; returns the seconds after which it is called again, or None."""
+
 AHEAD = 8
 """Answers of a stream that are read before they are used; a piece of a checkpoint has 1 MiB."""
 
@@ -56,8 +59,13 @@ def aside(work: Callable[[], T], explain: Callable[[Exception], Exception] = _as
 class Stream(Generic[T]):
     """The answers of a call that other threads start, read and cancel; at most AHEAD answers are buffered."""
 
-    def __init__(self, begin: Callable[[], Call[T]], explain: Callable[[Exception], Exception] = _as_it_is) -> None:
-        self._begin, self._explain = begin, explain
+    def __init__(
+        self,
+        begin: Callable[[], Call[T]],
+        explain: Callable[[Exception], Exception] = _as_it_is,
+        idle: Idle | None = None,
+    ) -> None:
+        self._begin, self._explain, self._idle = begin, explain, idle
         self._said: _Said[T] = queue.SimpleQueue()
         self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(AHEAD):
@@ -78,13 +86,22 @@ class Stream(Generic[T]):
             raise RuntimeError("Python is shutting down and cannot start the thread that reads the answers")
         try:
             while True:
-                answer = _next(self._said)
+                answer = self._await()
                 self._room.put(None)
                 yield answer
         except _End:
             return
         finally:
             self.cancel()
+
+    def _await(self) -> T:
+        """Return the next answer, or raise what the call fails with."""
+        while self._idle is not None and (seconds := self._idle()) is not None:
+            try:
+                return _next(self._said, seconds)
+            except queue.Empty:
+                pass
+        return _next(self._said)
 
     def _read(self) -> None:
         try:
@@ -109,9 +126,9 @@ class _End(Exception):
     """The stream has ended."""
 
 
-def _next(said: _Said[T]) -> T:
-    """Return the next answer, or raise the error."""
-    answer, error = said.get()
+def _next(said: _Said[T], seconds: float | None = None) -> T:
+    """Return what is said next, or raise it; queue.Empty if nothing is said within `seconds`."""
+    answer, error = said.get(timeout=seconds)
     if error is None:
         return answer  # type: ignore[return-value]
     try:

@@ -101,13 +101,15 @@ class Service:
         *,
         timeout: float | None = None,
         started: Callable[[Any], None] | None = None,
+        idle: Callable[[], float | None] | None = None,
     ) -> Iterator[pb.WatchSweepResponse]:
         """Yield updates of a sweep until it has ended. Raises TimeoutError after `timeout` seconds.
 
-        `started` gets the call, which has a method `cancel`, before the first update.
+        `started` gets the call, which has a method `cancel`, before anything has come. `idle` is called before news is
+        waited for, and again after the seconds that it returns if none has come by then; None waits for the next news.
         """
         return self._transport.stream(
-            lambda s: s.WatchSweep, request, pb.WatchSweepResponse, timeout=timeout, started=started
+            lambda s: s.WatchSweep, request, pb.WatchSweepResponse, timeout=timeout, started=started, idle=idle
         )
 
     def control_sweep(self, request: pb.ControlSweepRequest) -> pb.ControlSweepResponse:

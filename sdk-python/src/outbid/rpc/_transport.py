@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from outbid import _errors
-from outbid.rpc._aside import Stream, aside
+from outbid.rpc._aside import Idle, Stream, aside
 
 if TYPE_CHECKING:
     import grpc
@@ -125,10 +125,13 @@ class Transport:
         *,
         timeout: float | None = None,
         started: Callable[[Any], None] | None = None,
+        idle: Idle | None = None,
     ) -> Iterator[T]:
         """Make a call with a stream of answers. It is not retried: see `recover`."""
         stub = self._stub
-        call: Stream[T] = Stream(lambda: method(stub)(request, timeout=timeout, metadata=self._metadata), self._explain)
+        call: Stream[T] = Stream(
+            lambda: method(stub)(request, timeout=timeout, metadata=self._metadata), self._explain, idle
+        )
         if started is not None:
             started(call)
         for answer in call:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from outbid._model import TrialResult
+from outbid._user_warning import warn_user
 from outbid.tune._session import UNSENT
 from outbid.tune._trial import Trial, flatten
 
@@ -37,8 +37,7 @@ class Criteria:
 
     def _warn(self, missing: list[str], what: str, known: Iterable[str]) -> None:
         named = ", ".join(sorted(name for name in known if name != "config" and not name.startswith("config/")))
-        warnings.warn(
+        warn_user(
             f"stop={self._stop}: {', '.join(map(repr, missing))} {what}. Reported are {named}. "
             "Only reported metrics end trials",
-            stacklevel=5,
         )

@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ from outbid._client import Client, default_client
 from outbid._display import Display, NoDisplay, make_display
 from outbid._handle import SweepHandle, _Cancel
 from outbid._interrupt import interrupted
+from outbid._limits import sent_name
 from outbid._model import Update
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
+from outbid._user_warning import warn_user
 from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, storage_of
 from outbid.tune._criteria import Criteria
 from outbid.tune._encoding import keep_large
@@ -27,7 +28,7 @@ from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
 from outbid.tune._named import resolve
 from outbid.tune._needs import growth_of, needed
-from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of, sent_name
+from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Begun, Run, collect
 from outbid.tune._registry import find_trainable
@@ -117,9 +118,8 @@ def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Pla
     found = [placement_for(trainable, resolve(point)) for point in points]
     most = max(found, key=lambda one: tuple(one.required_resources.get(name, 0.0) for name in ("GPU", "CPU")))
     if any(one.required_resources != most.required_resources for one in found):
-        warnings.warn(
+        warn_user(
             f"trials need different resources; each gets the largest: {most.required_resources}",
-            stacklevel=4,
         )
     return most
 

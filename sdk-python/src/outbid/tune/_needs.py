@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import replace
 from typing import Any
 
 from outbid._client import Client
 from outbid._resources import Resources
+from outbid._user_warning import warn_user
 from outbid.tune._config import Placement
 from outbid.tune._growth import Growth
 from outbid.tune._plan import Plan
@@ -45,10 +45,9 @@ def growth_of(scheduler: Any, placement: Placement, client: Client) -> Growth | 
     if most > growth.least:
         return replace(growth, most=most)
     what = "GPUs" if growth.kind == "GPU" else "CPU cores as devices"
-    warnings.warn(
+    warn_user(
         f"{type(scheduler).__name__}: trials keep their initial resources, {growth.least} {growth.kind} each: the "
         f"cluster's nodes have {nodes or 'no'} {what}, and one trial could use at most {max(0, most)}",
-        stacklevel=4,
     )
     return None
 
@@ -58,10 +57,10 @@ def _warn(placement: Placement) -> None:
     wanted = placement.required_resources
     for name in wanted:
         if name not in ("CPU", "GPU", "memory", "object_store_memory") and not name.startswith("accelerator_type:"):
-            warnings.warn(f"the resource {name!r} is not supported and is ignored", stacklevel=6)
+            warn_user(f"the resource {name!r} is not supported and is ignored")
     gpus = wanted.get("GPU", 0.0)
     if gpus != int(gpus):
-        warnings.warn(f"devices are not shared by trials: {gpus:g} GPU counts as {math.ceil(gpus)}", stacklevel=6)
+        warn_user(f"devices are not shared by trials: {gpus:g} GPU counts as {math.ceil(gpus)}")
 
 
 def _fixed(placement: Placement, client: Client) -> Resources:
@@ -73,6 +72,6 @@ def _fixed(placement: Placement, client: Client) -> Resources:
     if cpus > 1 and client.local:
         most = os.cpu_count() or 1
         if cpus > most:
-            warnings.warn(f"this machine has {most} cores: a trial that requests {cpus:g} gets {most}", stacklevel=6)
+            warn_user(f"this machine has {most} cores: a trial that requests {cpus:g} gets {most}")
         cpus = min(cpus, most)
     return Resources(cpus=cpus if cpus > 1 else 0.0)

@@ -6,15 +6,12 @@ import contextlib
 import datetime
 import inspect
 import os
-import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from outbid._limits import NAME
 from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial, name_trial
@@ -152,13 +149,6 @@ def name_of(trainable: Any) -> str:
         name = str(trainable.__name__)
         return "lambda" if name == "<lambda>" else name
     return type(trainable).__name__
-
-
-def sent_name(metric: str) -> str:
-    """Return a metric's name as the server accepts it. Different names remain different."""
-    if metric.isprintable() and len(metric.encode()) <= NAME:
-        return metric
-    return f"{re.sub(r'[^A-Za-z0-9_./-]', '_', metric)[:90]}-{zlib.crc32(metric.encode()):08x}"
 
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:

@@ -17,12 +17,13 @@ from typing import IO, Any
 
 from outbid import _training
 from outbid._errors import StopTrial
+from outbid._limits import sent_name
 from outbid._metrics import is_number
 from outbid.tune import _keeping, _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
-from outbid.tune._plan import NOTHING, Plan, met, sent_name
+from outbid.tune._plan import NOTHING, Plan, met
 from outbid.tune._result_files import Writer, read_results, saved_results
 from outbid.tune._trial import Trial, flatten, to_json
 from outbid.tune.stopper import asked_in_trial

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from outbid._model import TrialResult
+from outbid._user_warning import warn_user
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers import FIFOScheduler
 
@@ -33,10 +33,9 @@ class Unsaved:
         if number is None:
             return
         self._waits = False
-        warnings.warn(
+        warn_user(
             f"{self._scheduler}: trial {number} was paused or cloned from another trial, and started again at step 0 "
             "because there was no checkpoint. A function must save with tune.report(metrics, "
             "checkpoint=tune.Checkpoint.from_directory(path)) and load with tune.get_checkpoint(); a tune.Trainable "
             "needs save_checkpoint() and load_checkpoint()",
-            stacklevel=6,
         )
