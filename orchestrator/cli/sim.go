@@ -71,8 +71,8 @@ Jobs whose workload says so (hadare's), or all with --forks, may be trained by s
 fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each job with one process. --fork-costs sets what
 forks take in addition to training.
 
--o json prints one object per line for each policy; docs/reference/cli.md lists its fields under JSON, with definitions in
-docs/reference/figures.md.`
+-o json prints one object per line for each policy; docs/reference/cli.md lists its fields under JSON, and
+docs/reference/figures.md has their definitions.`
 }
 
 func makerLines() string {

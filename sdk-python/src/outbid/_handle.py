@@ -172,7 +172,7 @@ class SweepHandle(AskTell):
             return again
         if again:
             # If warnings are errors, this raises before anything has changed.
-            warn_user(_trained_again(self.id, again), UserWarning)
+            warn_user(_trained_again(self.id, again))
         return self._extend(request, preview=False)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
