@@ -71,7 +71,7 @@ class Networks:
     def __init__(
         self, count: int, sizes: list[int], rng: np.random.Generator, first: tuple[tuple[int, int], ...] = ()
     ) -> None:
-        """Draw the initial weights of layers with the given sizes; the parameters before them have the shapes in first."""
+        """Draw initial weights of layers with the given sizes; the parameters before them have the shapes in first."""
         shapes = [shape for a, b in itertools.pairwise(sizes) for shape in ((a, b), (1, b))] + list(first)
         ends = np.cumsum([a * b for a, b in shapes])
         self.flat = np.zeros((count, ends[-1]), np.float32)

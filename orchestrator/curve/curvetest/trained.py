@@ -50,7 +50,7 @@ ROUNDS = 8
 
 
 def boost(d: Data, h: Drawn) -> Array:
-    """Return the root mean squared error of numbers, or the loss of two classes, after each epoch's rounds of boosting."""
+    """Return the root mean squared error of numbers, or the loss of two classes, after each epoch of boosting."""
     objective, metric = ("binary:logistic", "logloss") if d.y.ndim == 1 else ("reg:squarederror", "rmse")
     seen, valid = xgboost.DMatrix(d.x, d.y), xgboost.DMatrix(d.x_valid, d.y_valid)
     curves = []
