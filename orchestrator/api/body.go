@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/dashboard"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -91,7 +92,7 @@ func keepPace(next http.Handler, p pace) http.Handler {
 // answersAll says which paths answer everybody: they tell nothing but that the server lives, or ask for a token of their
 // own, as a worker does that joins.
 func answersAll(path string) bool {
-	return path == "/" || path == "/healthz" || path == "/readyz" ||
+	return strings.HasPrefix(path, dashboard.Path) || path == "/" || path == "/healthz" || path == "/readyz" ||
 		path == outbidv1.OutbidService_JoinWorker_FullMethodName || path == "/v1/workers:join"
 }
 
