@@ -40,7 +40,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations matrix lint fmt gen demo bench fuzz mutate docs site clean
+.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations matrix lint fmt gen dashboard demo bench fuzz mutate docs site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,11 @@ gen: ## generate the code of proto/, and the SDK's version from VERSION
 	gen=.cache/gen; test -x $$gen/bin/protoc-gen-mypy || { "$${PYTHON:-python3}" -m venv $$gen && \
 	  $$gen/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools==1.71.2 mypy-protobuf==3.7.0; }; \
 	PATH=$$path$(CURDIR)/$$gen/bin:$$PATH PYTHON=$(CURDIR)/$$gen/bin/python proto/gen.sh
+
+dashboard: ## build the web pages, which are committed, into orchestrator/dashboard/dist; needs Node 20
+	cd orchestrator/dashboard && go run ./gen
+	cd orchestrator/dashboard/web && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+	cd orchestrator/dashboard && go run ./gen -sum
 
 demo: build ## tune a real network on digits: about two minutes, two workers
 	python=$$(.ci/python); PATH=$(CURDIR)/bin:$$PATH OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" examples/digits/demo.py

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/dashboard"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -88,10 +89,10 @@ func keepPace(next http.Handler, p pace) http.Handler {
 	})
 }
 
-// isPublicPath reports whether a path needs no API token: it shows only that the server is alive, or checks another
-// token, like the join of a worker.
+// isPublicPath reports whether a path needs no API token: it shows only that the server is alive, has the
+// files of the dashboard, or checks another token, like the join of a worker.
 func isPublicPath(path string) bool {
-	return path == "/" || path == "/healthz" || path == "/readyz" ||
+	return strings.HasPrefix(path, dashboard.Path) || path == "/" || path == "/healthz" || path == "/readyz" ||
 		path == outbidv1.OutbidService_JoinWorker_FullMethodName || path == "/v1/workers:join"
 }
 

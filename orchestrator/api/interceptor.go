@@ -27,7 +27,9 @@ import (
 type interceptor struct {
 	control Control
 	tokens  *Tokens
-	logger  *slog.Logger
+	// sessions are the sessions of browsers.
+	sessions *sessions
+	logger   *slog.Logger
 	// throttle limits the streams of each tenant.
 	throttle *throttle
 	// stopping is cancelled when the server stops, which ends all streams.
@@ -204,6 +206,9 @@ func (i *interceptor) authenticate(header []string) (Principal, error) {
 			`a token is needed: send the header "Authorization: Bearer TOKEN"`)
 	}
 	kind, token, _ := strings.Cut(header[0], " ")
+	if strings.EqualFold(kind, sessionScheme) {
+		return i.tokens.sessionHolder(token, time.Now())
+	}
 	if !strings.EqualFold(kind, "bearer") {
 		return Principal{}, status.Error(codes.Unauthenticated, `the Authorization header must be "Bearer TOKEN"`)
 	}

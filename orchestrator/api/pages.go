@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/outbid-dev/outbid/orchestrator/dashboard"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -21,7 +22,12 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 	mux := http.NewServeMux()
 	mux.Handle("/", gateway)
 	mux.HandleFunc("GET /v1/sweeps/{sweep}/trials/{trial}/checkpoint", rawCheckpoint(client, gateway))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, index()) })
+	mux.Handle("GET /{$}", dashboard.ForBrowsers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, index())
+	})))
+	mux.Handle("GET "+dashboard.Path, dashboard.Handler())
+	mux.HandleFunc("POST "+SessionPath, i.sessions.signIn)
+	mux.HandleFunc("DELETE "+SessionPath, i.sessions.signOut)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})

@@ -114,6 +114,7 @@ func New(cfg Config) (*Server, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	bound := newThrottle(func(tenant string) limits.Tenant { return LimitOf(cfg.Control, cfg.Limits, tenant) })
 	i := &interceptor{
+		sessions: &sessions{tokens: cfg.Tokens, secure: cfg.TLS != nil, now: time.Now},
 		throttle: bound, control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
 	}
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
@@ -158,7 +159,7 @@ func (s *Server) open(i *interceptor) error {
 	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	s.http = &http.Server{
 		Handler: withObjects(s.cfg.Objects,
-			sameOrigin(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil)),
+			sameOrigin(i.sessions.admit(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace))), s.cfg.Tokens != nil)),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
 		TLSConfig:         s.cfg.TLS,

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// SessionPath is where the dashboard signs in (POST with a token) and out (DELETE).
+	SessionPath = "/ui/session"
+	// sessionIdle ends a session that nothing used for so long, sessionLife any session.
+	sessionIdle = 12 * time.Hour
+	sessionLife = 7 * 24 * time.Hour
+	// sessionRenewal is the age from which a used session gets a new cookie.
+	sessionRenewal = 10 * time.Minute
+	// sessionScheme is the scheme of the Authorization header that stands for a cookie inside the server.
+	sessionScheme = "Outbid-Session"
+)
+
+// session is a signed-in browser: a token, named by the first bytes of its hash, and two times. Its signature is made
+// with a key that follows from the token's hash. So no server keeps anything, a standby accepts it too, and it ends when
+// the token is removed.
+type session struct {
+	token          [8]byte
+	began, renewed time.Time
+}
+
+// encode returns the cookie's value.
+func (s session) encode(hash [sha256.Size]byte) string {
+	data := make([]byte, 0, 24+sha256.Size)
+	data = append(data, s.token[:]...)
+	data = binary.BigEndian.AppendUint64(data, uint64(s.began.Unix()))   //nolint:gosec // after 1970
+	data = binary.BigEndian.AppendUint64(data, uint64(s.renewed.Unix())) //nolint:gosec // after 1970
+	return base64.RawURLEncoding.EncodeToString(append(data, sessionSum(hash, data)...))
+}
+
+func sessionSum(hash [sha256.Size]byte, data []byte) []byte {
+	key := hmac.New(sha256.New, hash[:])
+	key.Write([]byte("outbid dashboard session"))
+	sum := hmac.New(sha256.New, key.Sum(nil))
+	sum.Write(data)
+	return sum.Sum(nil)
+}
+
+// session returns the session of a cookie's value, the hash of its token, and its holder; false if it is forged, has ended, or its
+// token is unknown.
+func (t *Tokens) session(value string, now time.Time) (s session, e tokenEntry, ok bool) {
+	data, err := base64.RawURLEncoding.DecodeString(value)
+	if err != nil || len(data) != 24+sha256.Size {
+		return s, e, false
+	}
+	copy(s.token[:], data)
+	s.began = time.Unix(int64(binary.BigEndian.Uint64(data[8:])), 0)    //nolint:gosec // signed below
+	s.renewed = time.Unix(int64(binary.BigEndian.Uint64(data[16:])), 0) //nolint:gosec // signed below
+	for _, e = range t.all() {
+		if subtle.ConstantTimeCompare(e.hash[:8], s.token[:]) == 1 && hmac.Equal(sessionSum(e.hash, data[:24]), data[24:]) {
+			return s, e, now.Before(s.began.Add(sessionLife)) && now.Before(s.renewed.Add(sessionIdle))
+		}
+	}
+	return s, tokenEntry{}, false
+}
+
+// sessions signs browsers in and out, and turns their cookies into Authorization headers.
+type sessions struct {
+	tokens *Tokens
+	secure bool
+	now    func() time.Time
+}
+
+// cookie returns the cookie with a value. Browsers share cookies between the ports of a host, so its name has the port.
+func (s *sessions) cookie(r *http.Request, value string, life time.Duration) *http.Cookie {
+	name := "outbid"
+	if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		name += "-" + port
+	}
+	if s.secure {
+		name = "__Host-" + name
+	}
+	return &http.Cookie{
+		Name: name, Value: value, Path: "/", HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode, MaxAge: int(life.Seconds()),
+	}
+}
+
+// admit gives a request the Authorization of its cookie, unless it has one of its own. The scheme is taken off requests that come with it.
+func (s *sessions) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := r.Header.Get("Authorization")
+		if kind, _, _ := strings.Cut(header, " "); strings.EqualFold(kind, sessionScheme) {
+			r.Header.Del("Authorization")
+			header = ""
+		}
+		if s.tokens != nil && header == "" {
+			s.use(w, r)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *sessions) use(w http.ResponseWriter, r *http.Request) {
+	c, err := r.Cookie(s.cookie(r, "", 0).Name)
+	if err != nil {
+		return
+	}
+	now := s.now()
+	held, entry, ok := s.tokens.session(c.Value, now)
+	if !ok {
+		return
+	}
+	r.Header.Set("Authorization", sessionScheme+" "+c.Value)
+	if now.Sub(held.renewed) > sessionRenewal {
+		held.renewed = now
+		http.SetCookie(w, s.cookie(r, held.encode(entry.hash), sessionLife))
+	}
+}
+
+// signIn answers a POST of {"token": TEXT} with a cookie.
+func (s *sessions) signIn(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Token string `json:"token"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&body); err != nil {
+		writeError(w, fieldError("token", "the body must be {\"token\": TEXT}: %v", err))
+		return
+	}
+	if s.tokens == nil {
+		writeError(w, status.Error(codes.FailedPrecondition, "this server asks for no tokens"))
+		return
+	}
+	hash := sha256.Sum256([]byte(strings.TrimSpace(body.Token)))
+	who, ok := s.tokens.find(strings.TrimSpace(body.Token))
+	if !ok {
+		writeError(w, status.Error(codes.Unauthenticated, "the token is not known to this server"))
+		return
+	}
+	now := s.now()
+	begun := session{began: now, renewed: now}
+	copy(begun.token[:], hash[:])
+	http.SetCookie(w, s.cookie(r, begun.encode(hash), sessionLife))
+	writeJSON(w, http.StatusOK, map[string]string{"name": who.Name, "tenant": who.Tenant, "role": string(who.Role)})
+}
+
+// signOut removes the cookie.
+func (s *sessions) signOut(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, s.cookie(r, "", -time.Second))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// sessionHolder returns whose session an Authorization value of sessionScheme holds.
+func (t *Tokens) sessionHolder(value string, now time.Time) (Principal, error) {
+	if _, e, ok := t.session(value, now); ok {
+		return e.who, nil
+	}
+	return Principal{}, status.Error(codes.Unauthenticated, "the session has ended: sign in again")
+}
