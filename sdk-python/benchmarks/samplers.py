@@ -210,7 +210,7 @@ def show(path: Path) -> None:
     rng = np.random.default_rng(0)
     print(f"| function | sampler | better than {RIVAL} in | median difference | 95 % interval | p | Holm |")
     print("|---|---|---|---|---|---|---|")
-    for sampler in (s for s in ("tpe", "sobol", "random") if s in samplers and RIVAL in samplers):
+    for sampler in (s for s in OURS if s in samplers and RIVAL in samplers):
         table = []
         for function in FUNCTIONS:
             gap = np.array([best[function, sampler, s] - best[function, RIVAL, s] for s in seeds])
@@ -244,7 +244,7 @@ def main() -> int:
     parser.add_argument("file", type=Path, nargs="?", default=Path("samplers.jsonl"))
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--functions", nargs="+", default=list(FUNCTIONS), choices=list(FUNCTIONS))
-    parser.add_argument("--samplers", nargs="+", default=[*OURS[:3], *OPTUNA], choices=[*OURS, *OPTUNA])
+    parser.add_argument("--samplers", nargs="+", default=[*OURS[:4], *OPTUNA], choices=[*OURS, *OPTUNA])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     given = parser.parse_args()
     if given.what == "run":

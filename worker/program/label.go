@@ -42,14 +42,13 @@ func (c *pack) open(ctx context.Context) (*os.File, fs.FileInfo, error) {
 			return from, info, err
 		}
 		size, settled := c.lines(info)
-		if settled || ctx.Err() != nil || !time.Now().Before(deadline) {
+		if settled || !time.Now().Before(deadline) || !wait(ctx, linePoll) {
 			c.covers.Store(size)
 			return from, info, nil
 		}
 		if err := from.Close(); err != nil {
 			return nil, nil, err
 		}
-		wait(ctx, linePoll)
 	}
 }
 
@@ -67,12 +66,15 @@ func (c *pack) lines(opened fs.FileInfo) (size int64, settled bool) {
 	return reports.Size(), !opened.ModTime().After(reports.ModTime())
 }
 
-func wait(ctx context.Context, d time.Duration) {
+// wait reports whether d has passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -16,7 +16,7 @@ func main() {
 	flag.Parse()
 	if err := run(*sum); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // it is main
 	}
 }
 
