@@ -64,10 +64,10 @@ func (f *specFile) locate(err error) error {
 	return err
 }
 
-// chooseTuner selects TPE for a sweep without a tuner, like the SDK, if the server is on this machine and a Python here
-// has Optuna.
+// chooseTuner selects TPE for a sweep with several objectives and without a tuner, like the SDK, if the server is on this machine
+// and a Python here has Optuna. The server chooses the tuner of other sweeps.
 func (f *specFile) chooseTuner(ctx context.Context, server target) {
-	if f.hasTuner || !spec.UsesModel(f.spec.GetLimits().GetTrials()) || !isLocal(server.url) {
+	if f.hasTuner || !spec.UsesModel(f.spec) || !isLocal(server.url) {
 		return
 	}
 	if python := optunaPython(ctx); python != "" {

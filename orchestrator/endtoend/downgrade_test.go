@@ -41,12 +41,12 @@ func newer(t *testing.T) map[string]struct {
 	}{
 		"another format": {
 			[]*outbidv1.Event{started(state.Format + 1)},
-			fmt.Sprintf(`by version v9\.1: its format is %d, and this version reads formats up to %d; go on with the newer version`,
+			fmt.Sprintf(`by version v9\.1: its format is %d, and this version reads formats up to %d; use the newer version`,
 				state.Format+1, state.Format),
 		},
 		"an event of another kind": {
 			[]*outbidv1.Event{started(state.Format), unknown},
-			`an event of a kind that this version does not know \(1023\); go on with the newer version`,
+			`an event of a kind that this version does not know \(1023\); use the newer version`,
 		},
 	}
 }

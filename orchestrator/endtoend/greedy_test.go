@@ -71,7 +71,7 @@ func TestAWriterLeavesOthersTheDisk(t *testing.T) {
 	}
 	c := contain(t, 1)
 	id := c.run("writer", `while :; do dd if=/dev/zero of=file bs=1M count=2000 conv=notrunc 2> /dev/null; done`)
-	const told = "others wait for the disk"
+	const told = "other trials wait for the disk"
 	poll(t, "the note that it is held up", func() bool { return len(notes(c.sweep(id), told)) > 0 })
 	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+200)
 	mustTellOnce(t, c.sweep(id), told)

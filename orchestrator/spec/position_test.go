@@ -2,12 +2,15 @@ package spec
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // keysOf lists the plain keys of every mapping in a text.
@@ -130,17 +133,40 @@ func TestASyntaxErrorHasTheLineFromWhichOnATextCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestASpecWithoutATunerIsDrawnAtRandom(t *testing.T) {
+// A spec without a tuner has Bayesian search; random search if it has several objectives, or more parameters than that takes.
+func TestASpecWithoutATuner(t *testing.T) {
 	t.Parallel()
+	bare := func(tuner string) string { return strings.Replace(good, "tuner: {random: {}}\n", tuner, 1) }
 	for _, tuner := range []string{"", "tuner: {seed: 3}\n", "tuner: {points: [{lr: 0.01}]}\n"} {
-		s := mustParse(t, strings.Replace(good, "tuner: {random: {}}\n", tuner, 1))
-		if TunerKind(s.GetTuner()) != "random" {
+		if s := mustParse(t, bare(tuner)); TunerKind(s.GetTuner()) != "bayes" {
 			t.Errorf("%q has the tuner %v", tuner, s.GetTuner())
 		}
 	}
+	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); TunerKind(s.GetTuner()) != "random" {
+		t.Errorf("with two objectives it is %v", s.GetTuner())
+	}
+	for n, want := range map[int]string{mostForBayes: "bayes", mostForBayes + 1: "random"} {
+		s := mustParse(t, bare(""))
+		s.GetProgram().Command = []string{"train"}
+		s.Tuner, s.Constraints, s.Space = nil, nil, map[string]*outbidv1.Parameter{}
+		for i := range n {
+			s.Space[fmt.Sprint("p", i)] = &outbidv1.Parameter{Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 0, High: 1}}}
+		}
+		if Default(s); TunerKind(s.GetTuner()) != want {
+			t.Errorf("with %d parameters it is %v", n, s.GetTuner())
+		}
+		s.Tuner = &outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}}
+		if err := Check(s); (err == nil) != (want == "bayes") {
+			t.Errorf("bayes with %d parameters: %v", n, err)
+		}
+	}
 	for trials, want := range map[int32]bool{0: false, 10: false, 11: true, 1000: true, 1001: false} {
-		if UsesModel(trials) != want {
+		s := &outbidv1.SweepSpec{Limits: &outbidv1.Limits{Trials: trials}, Objectives: []*outbidv1.Objective{{Metric: "size"}}}
+		if UsesModel(s) != want {
 			t.Errorf("%d trials: %v", trials, !want)
+		}
+		if s.Objectives = nil; UsesModel(s) {
+			t.Errorf("%d trials of one objective: TPE", trials)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 	case *outbidv1.Tuner_Sobol:
 		return anyOf(optionalSteps("tuner.sobol", k.Sobol.GetMaxSteps()), needsEnd(s, "sobol"))
 	case *outbidv1.Tuner_Bayes:
-		return anyOf(optionalSteps("tuner.bayes", k.Bayes.GetMaxSteps()), needsEnd(s, "bayes"))
+		return checkBayes(s, compiled)
 	case *outbidv1.Tuner_Grid:
 		return anyOf(optionalSteps("tuner.grid", k.Grid.GetMaxSteps()), checkGrid(k.Grid, compiled))
 	case *outbidv1.Tuner_SuccessiveHalving:

@@ -3,20 +3,42 @@ package spec
 import (
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 const (
-	// usualLeast is the smallest number of trials for which a learning sampler is the default: it draws the first ten
-	// at random.
+	// mostForBayes is the largest number of parameters for Bayesian search. Its model learns little beyond a few dozen, and the
+	// time of a choice, which all tenants wait for, grows with it: 15 ms at 100 parameters, 0.2 s at 1,000.
+	mostForBayes = 64
+	// usualLeast is the smallest number of trials for which TPE is the default with several objectives: it draws the first
+	// ten at random.
 	usualLeast = 11
 	// usualMost is the largest: beyond it, TPE takes longer to draw a configuration than many trials take to train.
 	usualMost = 1000
 )
 
-// UsesModel reports whether a sweep with this trial limit (0 for none) and without a tuner uses TPE if Optuna is
-// installed. The SDK has the same rule; a test compares them.
-func UsesModel(trials int32) bool { return usualLeast <= trials && trials <= usualMost }
+// usualTuner sets the default in a spec without a tuner: Bayesian search, or random search with several objectives or more
+// parameters than Bayesian search takes. The choice follows a comparison (docs/benchmarks.md).
+func usualTuner(s *outbidv1.SweepSpec) {
+	if s.GetTuner().GetKind() != nil {
+		return
+	}
+	if s.GetTuner() == nil {
+		s.Tuner = &outbidv1.Tuner{}
+	}
+	s.Tuner.Kind = &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}
+	if compiled, err := space.Compile(s.GetSpace(), nil); err == nil && len(s.GetObjectives()) == 0 && compiled.Dims() <= mostForBayes {
+		s.Tuner.Kind = &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}
+	}
+}
+
+// UsesModel reports whether TPE is the default of a sweep without a tuner where Optuna is installed: with several objectives, unless
+// it has few trials or very many. The SDK has the same rule; a test compares them.
+func UsesModel(s *outbidv1.SweepSpec) bool {
+	trials := s.GetLimits().GetTrials()
+	return len(s.GetObjectives()) > 0 && usualLeast <= trials && trials <= usualMost
+}
 
 // UseModel makes TPE, run by the given Python, the sampler of a spec whose tuner is random search.
 func UseModel(s *outbidv1.SweepSpec, python string) {
@@ -29,13 +51,9 @@ func UseModel(s *outbidv1.SweepSpec, python string) {
 	}}
 }
 
-// usualTuner sets random search in a spec without a tuner.
-func usualTuner(s *outbidv1.SweepSpec) {
-	if s.GetTuner().GetKind() != nil {
-		return
+func checkBayes(s *outbidv1.SweepSpec, compiled *space.Space) error {
+	if n := compiled.Dims(); n > mostForBayes {
+		return wrong("tuner.bayes", "at most %d parameters are allowed, got %d; random and sobol take any number", mostForBayes, n)
 	}
-	if s.GetTuner() == nil {
-		s.Tuner = &outbidv1.Tuner{}
-	}
-	s.Tuner.Kind = &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}
+	return anyOf(optionalSteps("tuner.bayes", s.GetTuner().GetBayes().GetMaxSteps()), needsEnd(s, "bayes"))
 }

@@ -97,9 +97,9 @@ class Sweep:
             stops trials and chooses the best one. Multi-objective samplers (`TPE`, `GP`, `NSGA2`) learn from all of
             them, and `Result.front()` returns the Pareto front.
         mode: "max" or "min"; for a list of metrics, a list with one for each.
-        tuner: the algorithm that proposes configurations and decides how long each is trained. The default is `TPE()`
-            for 11 to 1,000 trials if the server is on this machine and Optuna is installed (`outbid[optuna]`);
-            otherwise it is `Random()`.
+        tuner: the algorithm that proposes configurations and decides how long each is trained. The default is
+            `Bayes()`. With several objectives it is `TPE()` for 11 to 1,000 trials if the server is on this machine and
+            Optuna is installed (`outbid[optuna]`); otherwise, and with more than 64 parameters, it is `Random()`.
         points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one per row.
             Parameters that a point leaves out are sampled. Points count as trials.
         warm_start: earlier sweeps with the same metric (a result, a handle, an id, or a list of these), or an Optuna
@@ -377,9 +377,10 @@ class Sweep:
         spec.CopyFrom(self._spec)
         here = client is not None and client.local
         if self._usual:
-            tuner = usual(spec.limits.trials, here=here).to_proto()
-            tuner.points.extend(spec.tuner.points)
-            spec.tuner.CopyFrom(tuner)
+            tuner = usual(spec.limits.trials, several=bool(spec.objectives), here=here)
+            chosen = pb.Tuner() if tuner is None else tuner.to_proto()
+            chosen.points.extend(spec.tuner.points)
+            spec.tuner.CopyFrom(chosen)
         if self._earlier is not None and client is not None:
             start_warm(spec, self._earlier, lambda sweep: client.attach(sweep).result())
         if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:

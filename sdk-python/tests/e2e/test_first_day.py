@@ -34,27 +34,27 @@ def outbid(*words: str, cwd: Path, text: str = "") -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("trials", [10, 11, 1000, 1001])
-def test_a_file_without_a_tuner_has_that_of_python(real: ob.Client, tmp_path: Path, trials: int) -> None:
+@pytest.mark.parametrize(
+    ("trials", "several", "kind"), [(5, 0, "bayes"), (5000, 0, "bayes"), (11, 1, "plugin"), (1001, 1, "random")]
+)
+def test_a_file_without_a_tuner_has_that_of_python(
+    real: ob.Client, tmp_path: Path, trials: int, several: bool, kind: str
+) -> None:
     pytest.importorskip("optuna")
-    done = outbid(
-        "submit",
-        "-",
-        "--server",
-        real.url,
-        cwd=tmp_path,
-        text=f"{FILE}limits: {{trials: {trials}}}\ntuner: {{seed: 3}}\n",
-    )
+    more = "objectives: [{metric: size, mode: min}]\n" if several else ""
+    text = f"{FILE}{more}limits: {{trials: {trials}}}\ntuner: {{seed: 3}}\n"
+    done = outbid("submit", "-", "--server", real.url, cwd=tmp_path, text=text)
     assert done.returncode == 0, done.stderr
     there = real.spec(done.stdout.strip()).tuner
-    here = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=trials, name="usual")
+    metric, mode = (["loss", "size"], ["min", "min"]) if several else ("loss", "min")
+    here = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric=metric, mode=mode, trials=trials, name="usual")
     handle = here.submit(real)
     mine = real.spec(handle.id).tuner
     mine.seed = 3
     for tuner in (there, mine):
-        del tuner.plugin.command[:1]  # the path of Python
-        if not tuner.plugin.command:
-            tuner.ClearField("plugin") if tuner.WhichOneof("kind") != "random" else None
+        assert tuner.WhichOneof("kind") == kind
+        if kind == "plugin":
+            del tuner.plugin.command[:1]  # the path of Python
     for sweep in (handle, real.attach(done.stdout.strip())):
         sweep.delete(force=True)
     assert there == mine
