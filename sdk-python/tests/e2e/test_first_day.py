@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,8 +47,10 @@ def test_a_file_without_a_tuner_has_that_of_python(
     done = outbid("submit", "-", "--server", real.url, cwd=tmp_path, text=text)
     assert done.returncode == 0, done.stderr
     there = real.spec(done.stdout.strip()).tuner
-    metric, mode = (["loss", "size"], ["min", "min"]) if several else ("loss", "min")
-    here = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric=metric, mode=mode, trials=trials, name="usual")
+    goals: dict[str, Any] = {"metric": "loss", "mode": "min"}
+    if several:
+        goals = {"metric": ["loss", "size"], "mode": ["min", "min"]}
+    here = ob.Sweep(space={"x": ob.uniform(0, 1)}, trials=trials, name="usual", **goals)
     handle = here.submit(real)
     mine = real.spec(handle.id).tuner
     mine.seed = 3
