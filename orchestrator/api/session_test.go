@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -121,6 +122,49 @@ func TestSigningInNeedsAToken(t *testing.T) {
 		resp := s.begin(t, token) //nolint:bodyclose // a recorder's
 		if resp.StatusCode != want || (want == http.StatusOK) != (len(resp.Cookies()) == 1) {
 			t.Errorf("%q: %d, %v", token, resp.StatusCode, resp.Cookies())
+		}
+	}
+}
+
+// A browser signs in, reads and acts with its cookie, and signs out, over HTTP. A page of another origin cannot use the cookie.
+func TestABrowserSignsIn(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	ask := func(method, path, body, site string) int {
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+h.Addr()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Sec-Fetch-Site", site)
+		resp, err := browser.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, step := range []struct {
+		name, method, path, body, site string
+		want                           int
+	}{
+		{"the pages need no token", http.MethodGet, "/ui/sweeps", "", "same-origin", http.StatusOK},
+		{"the API does", http.MethodGet, "/v1/sweeps", "", "same-origin", http.StatusUnauthorized},
+		{"another origin cannot sign in", http.MethodPost, SessionPath, `{"token": "` + token("ann") + `"}`, "cross-site", http.StatusForbidden},
+		{"an unknown token", http.MethodPost, SessionPath, `{"token": "unknown-unknown-unknown"}`, "same-origin", http.StatusUnauthorized},
+		{"a token", http.MethodPost, SessionPath, `{"token": "` + token("ann") + `"}`, "same-origin", http.StatusOK},
+		{"it reads", http.MethodGet, "/v1/sweeps", "", "same-origin", http.StatusOK},
+		{"its role counts", http.MethodGet, "/v1/ledger", "", "same-origin", http.StatusForbidden},
+		{"another origin cannot act", http.MethodPost, "/v1/sweeps", "{}", "cross-site", http.StatusForbidden},
+		{"it signs out", http.MethodDelete, SessionPath, "", "same-origin", http.StatusNoContent},
+		{"and reads no longer", http.MethodGet, "/v1/sweeps", "", "same-origin", http.StatusUnauthorized},
+	} {
+		if got := ask(step.method, step.path, step.body, step.site); got != step.want {
+			t.Errorf("%s: %s %s: %d, want %d", step.name, step.method, step.path, got, step.want)
 		}
 	}
 }

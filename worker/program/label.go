@@ -42,7 +42,7 @@ func (c *pack) open(ctx context.Context) (*os.File, fs.FileInfo, error) {
 			return from, info, err
 		}
 		size, settled := c.lines(info)
-		if settled || !time.Now().Before(deadline) || !wait(ctx, linePoll) {
+		if settled || !time.Now().Before(deadline) || !waitFor(ctx, linePoll) {
 			c.covers.Store(size)
 			return from, info, nil
 		}
@@ -66,8 +66,8 @@ func (c *pack) lines(opened fs.FileInfo) (size int64, settled bool) {
 	return reports.Size(), !opened.ModTime().After(reports.ModTime())
 }
 
-// wait reports whether d has passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
+// waitFor reports whether d has passed before ctx ended.
+func waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -78,8 +78,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// name records a line that names a checkpoint. It reports whether a copy that is not yet offered has the checkpoint's content.
-func (r *Run) name(n named) (covered bool) {
+// recordNamed records a line that names a checkpoint. It reports whether a copy that is not yet offered has the checkpoint's content.
+func (r *Run) recordNamed(n named) (covered bool) {
 	if len(r.named) >= maxNamed {
 		r.named = append(r.named[:0], r.named[maxNamed/2:]...)
 	}
@@ -92,23 +92,23 @@ func (r *Run) name(n named) (covered bool) {
 	return false
 }
 
-// offer offers the finished copies for which the report file has been read far enough, in their order. With all it offers every copy.
-func (r *Run) offer(all bool) {
+// offerCopies offers the finished copies for which the report file has been read far enough, in their order. With all it offers every copy.
+func (r *Run) offerCopies(all bool) {
 	for len(r.unlabelled) > 0 {
 		c := r.unlabelled[0]
 		if !all && c.reports != nil && c.covers.Load() > r.read {
 			return
 		}
 		r.unlabelled = r.unlabelled[1:]
-		r.label(c)
+		r.labelCopy(c)
 	}
 	if r.packer.busy == nil && r.packer.next == nil {
 		r.named = r.named[:0]
 	}
 }
 
-// label gives a copy its step and offers it, unless a copy with the same content was offered before.
-func (r *Run) label(c *pack) {
+// labelCopy gives a copy its step and offers it, unless a copy with the same content was offered before.
+func (r *Run) labelCopy(c *pack) {
 	for _, n := range r.named {
 		if n.path == c.path && n.end > c.end && n.end <= c.covers.Load() {
 			c.step, c.metric = n.step, n.metric
@@ -116,18 +116,18 @@ func (r *Run) label(c *pack) {
 	}
 	kept, offered := c.to+".in", c.to+".ckpt"
 	if c.step == r.inStep && c.path == r.savedPath {
-		r.remove(kept)
-		r.remove(offered)
+		r.removeFile(kept)
+		r.removeFile(offered)
 		return
 	}
 	if r.in != "" && r.in != r.spec.Checkpoint {
-		r.remove(r.in)
+		r.removeFile(r.in)
 	}
 	r.in, r.inStep, r.savedPath = kept, c.step, c.path
 	r.trial.Packed(&outbidv1.ProcessSaved{Fork: r.spec.Fork, Path: offered, Step: c.step, Metric: c.metric})
 }
 
-func (r *Run) remove(path string) {
+func (r *Run) removeFile(path string) {
 	if err := os.Remove(path); err != nil {
 		r.spec.Logger.Warn("remove an old checkpoint", "error", err)
 	}

@@ -278,7 +278,7 @@ func (r *Run) record(rec record) {
 			path = filepath.Join(r.spec.Dir, path)
 		}
 		line := named{path: path, end: rec.end, step: r.step, metric: r.metric}
-		if !r.name(line) {
+		if !r.recordNamed(line) {
 			r.save(line)
 		}
 	}

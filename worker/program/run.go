@@ -105,7 +105,7 @@ func (r *Run) readReports(a *attempt, last bool) error {
 	if err == nil {
 		r.flush()
 		r.read, r.readAll = a.reports.throttle.position(), last
-		r.offer(last)
+		r.offerCopies(last)
 	}
 	return err
 }
@@ -183,5 +183,5 @@ func (r *Run) packed(c *pack, err error) {
 		return
 	}
 	r.unlabelled = append(r.unlabelled, c)
-	r.offer(r.readAll)
+	r.offerCopies(r.readAll)
 }
