@@ -60,7 +60,9 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
         return {
             str(file): f"go/{file.relative_to(top).as_posix()}"
             for file in files
-            if file.is_file() and not file.name.endswith("_test.go") and not {"testdata", "node_modules"} & {*file.parts}
+            if file.is_file()
+            and not file.name.endswith("_test.go")
+            and not {"testdata", "node_modules"} & {*file.parts}
         }
 
     def _binary(self) -> Path | None:
