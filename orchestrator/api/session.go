@@ -76,6 +76,7 @@ type sessions struct {
 	tokens *Tokens
 	secure bool
 	now    func() time.Time
+	used   usedCodes
 }
 
 // cookie returns the cookie with a value. Browsers share cookies between the ports of a host, so its name has the port.
@@ -124,10 +125,11 @@ func (s *sessions) use(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signIn answers a POST of {"token": TEXT} with a cookie.
+// signIn answers a POST of {"token": TEXT}, or {"code": TEXT} with a code of NewSignInCode, with a cookie.
 func (s *sessions) signIn(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token string `json:"token"`
+		Code  string `json:"code"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&body); err != nil {
 		writeError(w, fieldError("token", "the body must be {\"token\": TEXT}: %v", err))
@@ -137,17 +139,33 @@ func (s *sessions) signIn(w http.ResponseWriter, r *http.Request) {
 		writeError(w, status.Error(codes.FailedPrecondition, "this server asks for no tokens"))
 		return
 	}
-	hash := sha256.Sum256([]byte(strings.TrimSpace(body.Token)))
-	who, ok := s.tokens.find(strings.TrimSpace(body.Token))
-	if !ok {
-		writeError(w, status.Error(codes.Unauthenticated, "the token is not known to this server"))
+	now := s.now()
+	holder, err := s.holder(strings.TrimSpace(body.Token), body.Code, now)
+	if err != nil {
+		writeError(w, err)
 		return
 	}
-	now := s.now()
 	begun := session{began: now, renewed: now}
-	copy(begun.token[:], hash[:])
-	http.SetCookie(w, s.cookie(r, begun.encode(hash), sessionLife))
+	copy(begun.token[:], holder.hash[:])
+	http.SetCookie(w, s.cookie(r, begun.encode(holder.hash), sessionLife))
+	who := holder.who
 	writeJSON(w, http.StatusOK, map[string]string{"name": who.Name, "tenant": who.Tenant, "role": string(who.Role)})
+}
+
+// holder returns whose token or code it is.
+func (s *sessions) holder(token, code string, now time.Time) (tokenEntry, error) {
+	if code != "" {
+		e, ok := s.tokens.code(code, now)
+		if !ok || !s.used.use(code, now) {
+			return e, status.Error(codes.Unauthenticated, "the link was used before or is older than a minute: run 'outbid ui' again, or sign in with a token")
+		}
+		return e, nil
+	}
+	who, ok := s.tokens.find(token)
+	if !ok {
+		return tokenEntry{}, status.Error(codes.Unauthenticated, "the token is not known to this server")
+	}
+	return tokenEntry{hash: sha256.Sum256([]byte(token)), who: who}, nil
 }
 
 // signOut removes the cookie.

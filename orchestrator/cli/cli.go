@@ -29,6 +29,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, version: version,
 		term: openTerminal(stdin, stdout, stderr, getenv),
 		now:  time.Now, interrupts: osInterrupts, simulate: experiment.Simulate,
+		browse: openBrowser,
 	}
 	return a.run(ctx, args)
 }
@@ -45,6 +46,8 @@ type app struct {
 	interrupts func() (signals <-chan os.Signal, stop func())
 	// simulate runs a policy on a trace.
 	simulate experiment.Engine
+	// browse opens a URL in this machine's browser.
+	browse func(ctx context.Context, link string) error
 
 	opts globalOptions
 	// started is set when a command's own code starts. An error before that is bad usage.
@@ -110,7 +113,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 		}
 	}
 	add(groupEveryday, a.initCommand(), a.upCommand(), a.previewCommand(), a.runCommand(), a.lsCommand(), a.watchCommand(),
-		a.showCommand(), a.bestCommand(), a.logsCommand(), a.stopCommand())
+		a.showCommand(), a.bestCommand(), a.logsCommand(), a.stopCommand(), a.uiCommand())
 	add(groupSweeps, a.submitCommand(), a.pauseCommand(), a.resumeCommand(), a.extendCommand(), a.deleteCommand())
 	add(groupResults, a.averageCommand(), a.soupCommand(), a.exportCommand(), a.auctionCommand(), a.pricesCommand())
 	add(groupServer, a.serverCommands()...)

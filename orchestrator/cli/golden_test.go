@@ -72,6 +72,7 @@ func goldens() map[string][]string {
 		"tls-hostless":       {"tls", "new"},
 		"completion-bad":     {"completion", "tcsh"},
 		"help-unknown":       {"help", "frobnicate"},
+		"ui":                 {"ui", "digits", "--print"},
 		"complete-sweeps":    {"__complete", "show", "dig"},
 		"complete-trials":    {"__complete", "logs", "digits/"},
 		"complete-running":   {"__complete", "pause", ""},

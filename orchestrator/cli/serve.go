@@ -79,7 +79,7 @@ func (a *app) greetServe(cfg server.Config, s *server.Server) {
 		keys = server.KeysDir(cfg.Data)
 	}
 	a.printf("outbid %s serves at %s\n", a.version, s.URL())
-	a.printf("data is in %s, NATS at %s\n", cfg.Data, s.NATSURL())
+	a.printf("data is in %s, NATS at %s, the dashboard at %s\n", cfg.Data, s.NATSURL(), pageURL(s.URL(), ""))
 	a.printf("next: outbid worker --keys %s --nats %s%s\n", keys, s.NATSURL(), caFlag(cfg))
 	a.printf("on another machine: outbid worker join --server %s, with the output of 'outbid worker token --name NAME' here\n", s.URL())
 }

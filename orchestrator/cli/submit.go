@@ -70,6 +70,7 @@ The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopp
 				return err
 			}
 			defer c.close()
+			a.notef("dashboard: %s", pageURL(c.target.url, sweep.GetId()))
 			f := &following{
 				app: a, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
 				ask: a.term.in && a.term.out && out == formatTable, leaving: true,

@@ -239,7 +239,7 @@ func (a *app) greetUp(cfg server.Config, s *server.Server) {
 		with = "worker " + strings.Join(parts, ", ")
 	}
 	a.printf("outbid %s is up at %s with %s\n", a.version, s.URL(), with)
-	a.printf("data is in %s\n", cfg.Data)
+	a.printf("data is in %s, the dashboard at %s\n", cfg.Data, pageURL(s.URL(), ""))
 	a.printf("next: outbid init && outbid run sweep.yaml\n")
 }
 

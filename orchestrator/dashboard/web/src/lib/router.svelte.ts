@@ -6,6 +6,14 @@ function read(): { path: string[]; query: URLSearchParams } {
   return { path: rest.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(location.search) };
 }
 
+/** Returns the code in the fragment of an address of `outbid ui`, and removes it from the address and the history. */
+export function takeCode(): string {
+  if (!location.hash.startsWith("#code=")) return "";
+  const code = location.hash.slice("#code=".length);
+  history.replaceState(null, "", location.pathname + location.search);
+  return code;
+}
+
 class Router {
   #now = $state.raw(read());
 
