@@ -1,6 +1,7 @@
-import { ApiError, at, stream } from "./api";
-import type { Sweep, Trial, WatchSweepResponse } from "./api.gen";
-import { sleep, visible } from "./live.svelte";
+import { ApiError, at, get, stream } from "./api";
+import type { GetSweepResponse, ListTrialsResponse, Sweep, Trial, WatchSweepResponse } from "./api.gen";
+import { sleep } from "./live.svelte";
+import { follow } from "./streams";
 
 /** A sweep and its trials, kept up to date by a stream. Make one while a component is set up. */
 export class SweepFeed {
@@ -31,23 +32,25 @@ export class SweepFeed {
 
   async #run(id: string, signal: AbortSignal): Promise<void> {
     for (let wait = 500; !signal.aborted; wait = Math.min(2 * wait, 10000)) {
+      const take = (m: Pick<WatchSweepResponse, "sweep" | "trials">): void => {
+        wait = 500;
+        this.#take(m);
+      };
       try {
-        await stream<WatchSweepResponse>(at(["v1", "sweeps", id, "watch"]), signal, (m) => {
-          wait = 500;
-          this.#take(m);
-        });
-        if (!signal.aborted) await sleep(5000, signal); // it has ended; an extension is seen by the next stream
+        await follow(signal, async (shown) => {
+          await stream<WatchSweepResponse>(at(["v1", "sweeps", id, "watch"]), shown, take);
+          if (!signal.aborted) await sleep(5000, signal); // it has ended; an extension is seen by the next stream
+        }, (shown) => readAll(id, shown, take));
       } catch (e) {
         if (signal.aborted) return;
         this.missing = e instanceof ApiError && e.status === 404;
         this.error = e instanceof Error ? e.message : String(e);
         await sleep(wait, signal);
       }
-      await visible(signal);
     }
   }
 
-  #take(m: WatchSweepResponse): void {
+  #take(m: Pick<WatchSweepResponse, "sweep" | "trials">): void {
     for (const t of m.trials) this.#known.set(t.number, t);
     if (m.sweep) this.sweep = m.sweep;
     this.error = "";
@@ -55,5 +58,16 @@ export class SweepFeed {
       this.#due = 0;
       this.trials = [...this.#known.values()].sort((a, b) => a.number - b.number);
     });
+  }
+}
+
+/** Reads a sweep and all of its trials once. */
+async function readAll(id: string, signal: AbortSignal, take: (m: Pick<WatchSweepResponse, "sweep" | "trials">) => void): Promise<void> {
+  const { sweep } = await get<GetSweepResponse>(at(["v1", "sweeps", id]), signal);
+  for (let page = ""; ; ) {
+    const got = await get<ListTrialsResponse>(at(["v1", "sweeps", id, "trials"], { page_token: page }), signal);
+    take({ sweep, trials: got.trials });
+    page = got.next_page_token;
+    if (page === "") return;
   }
 }
