@@ -40,7 +40,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations matrix lint fmt gen dashboard demo bench fuzz mutate docs site clean
+.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbi
 
 test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
 	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q tests/integrations $(OR_NOTHING)
+
+test-browser: build ## run the tests of the dashboard in a real browser, Chromium
+	.ci/need chromium && python=$$(.ci/python browser); \
+	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
 	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 $(QUICK) -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend

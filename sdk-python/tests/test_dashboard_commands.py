@@ -1,0 +1,23 @@
+"""The dashboard prints Python for each of its views; what it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import outbid as ob
+
+PAGES = Path(__file__).parents[2] / "orchestrator/dashboard/web/src/pages"
+
+
+def test_what_the_dashboard_prints_exists() -> None:
+    printed = [
+        line
+        for page in PAGES.glob("*.svelte")
+        for line in re.findall(r"python=(?:\"|\{`)(.*?)(?:\"|`\})", page.read_text())
+    ]
+    assert len(printed) >= 4
+    for line in printed:
+        method, _, attribute = re.fullmatch(r"(\w+)\(.*?\)(\.(\w+))?(\[.*\])?", line).group(1, 2, 3)
+        assert callable(getattr(ob.Client, method)), line
+        assert attribute is None or hasattr(ob.SweepHandle, attribute), line
