@@ -13,6 +13,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 PAGES = {
     "ui/": "finished-1",
     "ui/sweeps/finished-1": "12 of 12",
+    "ui/sweeps/finished-1?explain=yes": "over 12 trials",
+    "ui/sweeps/two-1": "Pareto front of loss and size",
     "ui/sweeps/lasting-1": "running",
     "ui/sweeps/finished-1/trials/0": "Configuration",
     "ui/cluster": "local",

@@ -15,8 +15,7 @@ export interface Column {
 /** Returns the metrics that a sweep optimises, the first one first. */
 export function objectives(spec: SweepSpec | null | undefined): { metric: string; max: boolean }[] {
   if (!spec) return [];
-  if (spec.objectives.length > 0) return spec.objectives.map((o) => ({ metric: o.metric, max: o.mode === "max" }));
-  return spec.metric ? [{ metric: spec.metric, max: spec.mode === "max" }] : [];
+  return [{ metric: spec.metric, mode: spec.mode }, ...spec.objectives].filter((o) => o.metric).map((o) => ({ metric: o.metric, max: o.mode === "max" }));
 }
 
 /** Returns a trial's value of a metric: the best so far of the first objective, else the newest. */
