@@ -1,0 +1,48 @@
+"""Makes the pictures of docs/figures of a running server's pages: `pictures.py URL SWEEP DIRECTORY`.
+
+Each page in light and dark and on a phone. Look at them before they are committed.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+
+def main(url: str, sweep: str, directory: Path) -> None:
+    """Save a picture of each page."""
+    pages = {
+        "sweeps": "",
+        "sweep": f"sweeps/{sweep}",
+        "parameters": f"sweeps/{sweep}?explain=yes",
+        "trial": f"sweeps/{sweep}/trials/0",
+        "cluster": "cluster",
+        "rounds": "rounds",
+        "tenants": "tenants",
+        "server": "server",
+    }
+    screens = {"light": ("light", 1280, 860), "dark": ("dark", 1280, 860), "phone": ("light", 390, 844)}
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for screen, (scheme, width, height) in screens.items():
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            for name, path in pages.items():
+                page.goto(f"{url}/ui/{path}")
+                page.wait_for_selector("main h1")
+                page.wait_for_timeout(1500)  # the charts are drawn
+                save(page.screenshot(full_page=name in ("sweep", "trial", "parameters")), directory / f"dashboard-{name}-{screen}.png")
+        browser.close()
+
+
+def save(png: bytes, path: Path) -> None:
+    """Save a picture with 128 colours, which is a third of its size."""
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
