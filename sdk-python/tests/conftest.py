@@ -14,14 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the fakes, with importlib 
 import outbid as ob
 from fake_server import FakeServer
 from fake_worker import FakeWorker
-from outbid import _server
+from outbid._client import local_server
 
 
 @pytest.fixture(scope="session", autouse=True)
 def servers_end() -> Iterator[None]:
     """Wait for servers that were left to end by themselves, which takes a while on a busy machine."""
     yield
-    for process in _server._staying:
+    for process in local_server._staying:
         process.wait(120)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 from google.protobuf import duration_pb2
 
-from outbid import _pickle
+from outbid._core import function_pickle
 from outbid.v1 import bus_pb2, node_pb2, session_pb2, session_pb2_grpc
 
 DEADLINE = 30.0  # seconds after which a test fails
@@ -112,12 +112,12 @@ class FakeWorker:
         self.scratch.mkdir(exist_ok=True)
         self.function_path = tmp / "function"
         if function is not None:
-            self.function_path.write_bytes(_pickle.dump(function))
+            self.function_path.write_bytes(function_pickle.dump(function))
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._server = (_Grpc if older else _Frames)(tmp / "s", self.said, self._orders)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "outbid._trial"],
+            [sys.executable, "-m", "outbid._training.process"],
             env={
                 **os.environ,
                 "OUTBID_SOCKET": f"{tmp}/s",

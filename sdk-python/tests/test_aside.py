@@ -14,7 +14,7 @@ import pytest
 
 import outbid as ob
 from fake_server import FakeServer, make_trial
-from outbid.rpc._aside import AHEAD, Stream, aside
+from outbid.rpc._uninterruptible import AHEAD, Stream, aside
 
 PATIENCE = 60.0
 

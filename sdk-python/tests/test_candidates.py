@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import outbid as ob
-from outbid._candidates import drawn, has_parameters
-from outbid._config import parse_config
+from outbid._training.config import parse_config
+from outbid.integrations.sklearn.param_space import drawn, has_parameters
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -21,7 +21,7 @@ SCRIPT = """
 import concurrent.futures, functools, multiprocessing, sys
 import package.inner
 from helpers import cube
-from outbid import _pickle
+from outbid._core import function_pickle
 
 OFFSET = 7
 
@@ -58,12 +58,13 @@ def train(trial):
         found["other"] = [other(1)]
     assert sys.modules["helpers"].cube is cube
     with how.Pool(1) as pool:  # what needs nothing of the script does not read the function, which may be large
-        found["read"] = pool.map(eval, ["__import__('outbid._pickle')._pickle.main_of_trial.cache_info().currsize"])
+        read = "__import__('sys').modules['outbid._core.function_pickle'].main_of_trial.cache_info().currsize"
+        found["read"] = pool.map(eval, [read])
     trial.note(found)
     trial.report(loss=1)
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(_pickle.dump(train))
+    sys.stdout.buffer.write(function_pickle.dump(train))
 """
 FOUND = {
     "square": "[4]",
@@ -79,18 +80,18 @@ FOUND = {
 
 LIBRARY = """
 import sys, types
-from outbid import _main_module
+from outbid._core import main_module
 
 def f(x): return x
 
 def of(module):
     return types.FunctionType(f.__code__, {"__name__": module, "f": f}, "f")
 
-_main_module.install([of("colorsys"), of("xml.sax.saxutils"), of("outbid._soup"), of("own.inner")], "none")
-assert not {"colorsys", "xml.sax", "outbid._soup"} & set(sys.modules)
+main_module.install([of("colorsys"), of("xml.sax.saxutils"), of("outbid._results.soup"), of("own.inner")], "none")
+assert not {"colorsys", "xml.sax", "outbid._results.soup"} & set(sys.modules)
 import colorsys, own.inner, xml.sax.saxutils
 assert colorsys.rgb_to_hsv and xml.sax.saxutils.escape and own.inner.f is f
-_main_module.install([], "none")
+main_module.install([], "none")
 assert "own" not in sys.modules and "own.inner" not in sys.modules
 """
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outbid as ob
-from outbid._choices import sendable
-from outbid._config import parse_config
-from outbid._space import fill_space
-from outbid._sweep import _as_trained
+from outbid._search.choices import sendable
+from outbid._search.space import fill_space
+from outbid._search.sweep import _as_trained
+from outbid._training.config import parse_config
 from outbid.plugin._space import Space as Known
 from outbid.v1 import sweep_pb2 as pb
 

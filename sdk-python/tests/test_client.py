@@ -17,7 +17,8 @@ from safetensors.numpy import save
 
 import outbid as ob
 from fake_server import TRAINED, FakeServer, make_report, make_trial
-from outbid import _pickle, rpc
+from outbid import rpc
+from outbid._core import function_pickle
 from outbid.rpc import _transport
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
@@ -51,7 +52,7 @@ def test_submit_sends_function_and_spec(server: FakeServer, client: ob.Client) -
     assert (function.name, dict(function.env)) == ("train", {"A": "1"})
     assert function.python.endswith("python") or "python" in function.python
     assert function.workdir == str(Path.cwd()), "a server on this machine runs it where this program runs"
-    assert callable(_pickle.load(server.blobs[function.blob]))
+    assert callable(function_pickle.load(server.blobs[function.blob]))
 
 
 def test_the_tuner_of_a_sweep_that_names_none(

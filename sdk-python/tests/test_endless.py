@@ -10,7 +10,7 @@ import pytest
 
 import outbid as ob
 from fake_server import FakeServer
-from outbid._endless import endless_steps
+from outbid._training.loop_check import endless_steps
 
 
 def endless(trial: Any) -> None:

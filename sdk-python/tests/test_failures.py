@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from fake_server import make_trial
-from outbid import _display, _layout
-from outbid._failures import TRACEBACK, Failures, kind_of, last_lines, last_traceback
-from outbid._model import SweepInfo, sweep_info, trial_result
+from outbid._display import display as displays
+from outbid._display import layout
+from outbid._display.failures import TRACEBACK, Failures, kind_of, last_lines, last_traceback
+from outbid._results.model import SweepInfo, sweep_info, trial_result
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
@@ -48,7 +49,7 @@ def test_a_program_that_exits_is_explained() -> None:
         ("Error in fit(x) :\nExecution halted", TRACEBACK),
     ]
     assert failures.alike() == [f"1 other trial alike: {text}"]
-    assert "what trial 0 wrote last" in _display.html_of(news, [], tracebacks=failures.tracebacks)
+    assert "what trial 0 wrote last" in displays.html_of(news, [], tracebacks=failures.tracebacks)
 
 
 def test_kinds() -> None:
@@ -131,7 +132,7 @@ def test_the_traceback_of_a_group_is_whole() -> None:
 
 
 def test_lines_tell_a_kind_once(capsys: pytest.CaptureFixture[str]) -> None:
-    display = _display.make_display(True, lambda trial: TRACE)
+    display = displays.make_display(True, lambda trial: TRACE)
     news = sweep(*(("error", FINAL, trial) for trial in range(5)))
     display.end(news, [])
     said = capsys.readouterr().out
@@ -140,7 +141,7 @@ def test_lines_tell_a_kind_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_shows_the_traceback() -> None:
-    page = _display.html_of(sweep(("error", FINAL, 3), ("error", FINAL, 5)), [], tracebacks={3: TRACE})
+    page = displays.html_of(sweep(("error", FINAL, 3), ("error", FINAL, 5)), [], tracebacks={3: TRACE})
     assert page.count("it failed twice") == 1 and "1 other trial alike" in page
     assert "<details open><summary>traceback of trial 3</summary><pre>Traceback (most recent" in page
 
@@ -154,14 +155,14 @@ def test_devices_held_and_rho_are_shown() -> None:
     lease.places.add(node="a", devices=[0, 1])
     lease.places.add(node="b", devices=[2], ended=True)
     info, trials = sweep_info(message, None), [trial_result(trial, None)]  # type: ignore[arg-type]
-    assert _layout.held_text(info, trials) == "2 held, rho 1.23"
+    assert layout.held_text(info, trials) == "2 held, rho 1.23"
     now = datetime.datetime(2026, 5, 4, tzinfo=datetime.timezone.utc)
-    lines = [text for text, _ in _layout.lay_out(info, trials, 80, 0, now, ["2 other trials alike: oh"])]
+    lines = [text for text, _ in layout.lay_out(info, trials, 80, 0, now, ["2 other trials alike: oh"])]
     assert "devices 2 held, rho 1.23" in lines and "failed  2 other trials alike: oh" in lines
-    assert "devices: 2 held, rho 1.23" in _display.html_of(info, trials)
+    assert "devices: 2 held, rho 1.23" in displays.html_of(info, trials)
     message.fairness.mean_sweeps = 1  # no other sweep used the cluster, like on a laptop
-    assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]
+    assert layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]
     message.fairness.mean_sweeps = 2
     # The rho of a sweep of seconds only shows how long processes take to start.
     message.fairness.rho, message.fairness.alone_seconds = 53.0, 0.1
-    assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]
+    assert layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]

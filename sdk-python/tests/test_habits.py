@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import outbid as ob
-from outbid import _habits
-from outbid._training import Trial
+from outbid._core import name_hints
+from outbid._training.trial import Trial
 from outbid.v1 import session_pb2
 
 loose: Any = ob  # with names and arguments that mypy does not know
@@ -56,7 +56,7 @@ def test_hints(call: Callable[[], Any], hint: str) -> None:
     assert hint in str(raised.value)
 
 
-@pytest.mark.parametrize("name", [n for n in _habits._ARGUMENTS if n != "metrics"])
+@pytest.mark.parametrize("name", [n for n in name_hints._ARGUMENTS if n != "metrics"])
 def test_every_habit_is_answered_by_a_sweep(name: str) -> None:
     with pytest.raises(TypeError, match=r"write |did you mean |it is "):
         sweep(**{name: 3})
@@ -92,7 +92,7 @@ def test_a_trial_is_not_a_configuration(trial: Trial, use: Callable[[Any], Any],
 
 
 def test_every_name_of_another_tool_is_none_of_ours() -> None:
-    assert [name for name in _habits._NAMES if name != "tune" and hasattr(ob, name)] == []
+    assert [name for name in name_hints._NAMES if name != "tune" and hasattr(ob, name)] == []
 
 
 def test_signatures_stay() -> None:

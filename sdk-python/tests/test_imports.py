@@ -9,12 +9,12 @@ ROOT = Path(__file__).parents[1] / "src"
 
 # From the bottom up: lower layers do not import higher ones.
 LAYERS = [
-    {"outbid._errors", "outbid._version"},
+    {"outbid._core.errors", "outbid._version"},
     {"outbid.rpc"},
-    {"outbid._connection"},
-    {"outbid._handle", "outbid._result"},
-    {"outbid._client"},
-    {"outbid._sweep"},
+    {"outbid._client.connection"},
+    {"outbid._client.handle", "outbid._results.result"},
+    {"outbid._client.client"},
+    {"outbid._search.sweep"},
 ]
 
 

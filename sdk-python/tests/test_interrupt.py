@@ -121,7 +121,7 @@ def test_before_anything_is_shown(server: FakeServer, client: ob.Client, monkeyp
     def press(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("outbid._handle.make_display", press)
+    monkeypatch.setattr("outbid._client.handle.make_display", press)
     with pytest.raises(KeyboardInterrupt, match=f"s-1 continues at {client.url}"):
         run()
 

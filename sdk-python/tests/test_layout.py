@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fake_server import make_trial
-from outbid import _layout
-from outbid._model import SweepInfo, TrialResult, sweep_info, trial_result
+from outbid._display import layout
+from outbid._results.model import SweepInfo, TrialResult, sweep_info, trial_result
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
@@ -57,7 +57,7 @@ def board() -> tuple[SweepInfo, list[TrialResult]]:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
 def test_golden(width: int) -> None:
-    lines = [text for text, _ in _layout.lay_out(*board(), width, 12.345, NOW)]
+    lines = [text for text, _ in layout.lay_out(*board(), width, 12.345, NOW)]
     assert max(map(cell_len, lines)) <= width
     path = GOLDEN / f"table-{width}.txt"
     got = "\n".join(lines) + "\n"
@@ -70,15 +70,15 @@ def test_golden(width: int) -> None:
 @pytest.mark.parametrize("width", range(44, 200))
 def test_only_the_configuration_is_cut(width: int) -> None:
     sweep, trials = board()
-    rows = [text for text, _ in _layout.table(sweep, trials, width)]
+    rows = [text for text, _ in layout.table(sweep, trials, width)]
     assert max(map(cell_len, rows)) <= width
-    assert all(row.split()[1] == t.state for row, t in zip(rows[1:], _layout.telling(sweep, trials), strict=True))
+    assert all(row.split()[1] == t.state for row, t in zip(rows[1:], layout.telling(sweep, trials), strict=True))
     for value in ("0.98765", "0.75", "nan", "-12346"):
         assert any(value in row.split() for row in rows), f"{value} is not whole at {width} columns"
 
 
 def test_durations() -> None:
-    assert [_layout.duration(s) for s in (0, 59.4, 59.6, 185, 7620, 48 * 3600, 273601)] == [
+    assert [layout.duration(s) for s in (0, 59.4, 59.6, 185, 7620, 48 * 3600, 273601)] == [
         "0s",
         "59s",
         "1m00s",
@@ -117,7 +117,7 @@ VALUES = st.none() | st.floats(-9, 9) | st.just(math.nan)
 )
 def test_the_best_are_shown_and_some_that_run(found: list[tuple[float | None, str]], mode: str) -> None:
     trials = [trial_of(n, state, value) for n, (value, state) in enumerate(found)]
-    shown = _layout.telling(sweep_of({"loss": mode}, mode), trials)
+    shown = layout.telling(sweep_of({"loss": mode}, mode), trials)
     assert len(shown) == min(10, len(trials)) == len({t.number for t in shown})
     values = sorted((v for v, _ in found if v is not None and v == v), reverse=mode == "max")
     sure = min(len(values), 7)
@@ -133,12 +133,12 @@ def test_parameters_have_columns_as_long_as_there_is_room() -> None:
     ]
     sweep = sweep_of({"loss": "min"}, "min")
     for width, columns in ((60, 1), (80, 2), (120, 5), (250, 10)):
-        head, *rows = (text for text, _ in _layout.table(sweep, trials, width))
+        head, *rows = (text for text, _ in layout.table(sweep, trials, width))
         shown = [name for name in (n.rpartition(".")[2] for n in names) if name in head.split()]
         assert len(shown) >= columns and (width == 60 or "configuration" in head.split()), head
         assert len(rows) == 10
     assert rows[0].split()[4:] == ["0", *(f"{i / 3:.4g}" for i in range(1, 10)), "data=/same"]
-    head_of_page, page = _layout.page_table(sweep, _layout.telling(sweep, trials))
+    head_of_page, page = layout.page_table(sweep, layout.telling(sweep, trials))
     assert head_of_page[4:] == [*names[:-1], "momentum", "configuration"] and page[0][-1] == "data=/same"
 
 
@@ -146,21 +146,19 @@ def test_every_objective_is_shown() -> None:
     sweep = sweep_of({"loss": "min", "size": "min", "accuracy": "max"}, "min")
     trials = [trial_of(n, "completed", n / 8, '{"x":1}', loss=n / 8, size=9 - n, accuracy=0.5) for n in range(4)]
     trials.append(trial_of(4, "completed", 0.1, '{"x":1}', loss=0.1, size=99, accuracy=0.4))
-    assert [t.number for t in _layout.telling(sweep, trials)] == [0, 1, 2, 3, 4], "the front comes first"
+    assert [t.number for t in layout.telling(sweep, trials)] == [0, 1, 2, 3, 4], "the front comes first"
     sweep = dataclasses.replace(sweep, best=trials[0])
-    head, first, *_ = (text.split() for text, _ in _layout.table(sweep, trials, 100))
+    head, first, *_ = (text.split() for text, _ in layout.table(sweep, trials, 100))
     assert {"loss", "size", "accuracy"} <= set(head) and {"0", "9", "0.5"} <= set(first)
-    assert _layout.best_text(sweep, trials) == "loss 0, size 9, accuracy 0.5, trial 0 at step 1"
-    assert _layout.winner_text(sweep, trials).startswith(
-        "best loss 0, size 9, accuracy 0.5 (trial 0 at step 1; result."
-    )
-    assert {"loss", "size", "accuracy"} <= set(_layout.page_table(sweep, trials)[0])
+    assert layout.best_text(sweep, trials) == "loss 0, size 9, accuracy 0.5, trial 0 at step 1"
+    assert layout.winner_text(sweep, trials).startswith("best loss 0, size 9, accuracy 0.5 (trial 0 at step 1; result.")
+    assert {"loss", "size", "accuracy"} <= set(layout.page_table(sweep, trials)[0])
 
 
 def test_what_differs_comes_first() -> None:
     """Otherwise a long constant could fill the column."""
     configs = [{"data": "/long", "n": 1, "x": 0.5}, {"data": "/long", "n": True, "x": 0.25}, {"data": "/long", "n": 1}]
-    assert _layout.config_texts(configs) == ["n=1 x=0.5 data=/long", "n=True x=0.25 data=/long", "n=1 data=/long"]
-    assert _layout.config_texts(configs[:1]) == ["data=/long n=1 x=0.5"]
-    assert _layout.config_texts([]) == []
-    assert _layout.config_texts([{"x": 1, "~pickle": "gASVBg"}]) == ["x=1"], "what outbid.tune puts beside it"
+    assert layout.config_texts(configs) == ["n=1 x=0.5 data=/long", "n=True x=0.25 data=/long", "n=1 data=/long"]
+    assert layout.config_texts(configs[:1]) == ["data=/long n=1 x=0.5"]
+    assert layout.config_texts([]) == []
+    assert layout.config_texts([{"x": 1, "~pickle": "gASVBg"}]) == ["x=1"], "what outbid.tune puts beside it"

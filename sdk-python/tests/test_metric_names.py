@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbid._limits import NAME, sent_name
-from outbid.loggers import _allowed_names
+from outbid._core.limits import NAME, sent_name
+from outbid.integrations.loggers import _allowed_names
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300), unique=True, max_size=8)
 ALIKE = st.lists(st.text("a_ @\n", min_size=1, max_size=3), unique=True, max_size=8)

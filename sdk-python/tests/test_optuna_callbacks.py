@@ -9,9 +9,9 @@ import pytest
 
 optuna = pytest.importorskip("optuna")
 
-import outbid.optuna as entry  # noqa: E402
-from outbid._optuna_work import called_for  # noqa: E402
-from outbid._study import ATTRIBUTE  # noqa: E402
+import outbid.integrations.optuna.optimize as entry  # noqa: E402
+from outbid.integrations.optuna.sweep_study import ATTRIBUTE  # noqa: E402
+from outbid.integrations.optuna.trial_process import called_for  # noqa: E402
 
 
 def test_callbacks_do_not_wait_for_news_of_the_sweep() -> None:

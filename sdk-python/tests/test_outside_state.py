@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from outbid import _pickle
-from outbid._outside_state import Outside, Watch
+from outbid._core import function_pickle
+from outbid._training.outside_state import Outside, Watch
 
 SRC = str(Path(__file__).parents[1] / "src")
 
 DUMP = """
 import sys
-from outbid import _pickle
-sys.stdout.buffer.write(_pickle.dump(f))
+from outbid._core import function_pickle
+sys.stdout.buffer.write(function_pickle.dump(f))
 """
 
 CHANGES = {
@@ -159,8 +159,8 @@ def travelled(tmp_path: Path, text: str) -> object:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
-    function = _pickle.load(done.stdout)
-    _pickle.show_sources(done.stdout)
+    function = function_pickle.load(done.stdout)
+    function_pickle.show_sources(done.stdout)
     return function
 
 

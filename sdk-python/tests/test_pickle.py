@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import outbid as ob
-from outbid import _pickle
+from outbid._core import function_pickle
 
 SRC = str(Path(__file__).parents[1] / "src")
 
@@ -33,8 +33,8 @@ def run_script(tmp_path: Path, text: str, *, cwd: Path | None = None) -> bytes:
 
 DUMP = """
 import sys
-from outbid import _pickle
-sys.stdout.buffer.write(_pickle.dump(train))
+from outbid._core import function_pickle
+sys.stdout.buffer.write(function_pickle.dump(train))
 """
 
 
@@ -53,7 +53,7 @@ def test_main_function_with_globals_and_closures(tmp_path: Path) -> None:
         """
         + textwrap.dedent(DUMP).replace("\n", "\n        "),
     )
-    assert _pickle.load(blob)(4) == 7
+    assert function_pickle.load(blob)(4) == 7
 
 
 def test_cached_functions_travel(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_cached_functions_travel(tmp_path: Path) -> None:
         """
         + textwrap.dedent(DUMP).replace("\n", "\n        "),
     )
-    assert _pickle.load(blob)(60) == (1548008755920, 2, 7, "fib")
+    assert function_pickle.load(blob)(60) == (1548008755920, 2, 7, "fib")
 
 
 def test_modules_beside_the_script_travel(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_modules_beside_the_script_travel(tmp_path: Path) -> None:
         cwd=Path("/"),
     )
     assert "mymodel" not in sys.modules
-    assert _pickle.load(blob)(None) == "6"
+    assert function_pickle.load(blob)(None) == "6"
     assert "mymodel" not in sys.modules
 
 
@@ -102,33 +102,33 @@ def test_what_cannot_be_pickled_is_named() -> None:
             pass
 
     with pytest.raises(ob.FunctionError, match=r"'train' cannot be pickled: .*it captures: lock\)"):
-        _pickle.dump(train)
+        function_pickle.dump(train)
 
 
 def test_too_large_names_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pickle, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(function_pickle, "MAX_BYTES", 1 << 20)
     data, small = bytes(2 << 20), bytes(10)
 
     def train(trial: Any) -> int:
         return len(data) + len(small)
 
     with pytest.raises(ob.FunctionError, match=r"is 2\.0 MiB .*at most 1\.0 MiB.*largest: data 2\.0 MiB"):
-        _pickle.dump(train)
+        function_pickle.dump(train)
 
 
 def test_other_python_is_named() -> None:
     blob = b"outbid function 1 python=3.1\n\x80\x04garbage"
     with pytest.raises(ob.FunctionError, match=r"pickled by Python 3\.1 and cannot be read by .*Sweep\(python="):
-        _pickle.load(blob)
+        function_pickle.load(blob)
     with pytest.raises(ob.FunctionError, match="not a function that the Outbid SDK has pickled"):
-        _pickle.load(b"\x80\x04.")
+        function_pickle.load(b"\x80\x04.")
 
 
 def test_registry_is_left_as_it_was() -> None:
     import cloudpickle
 
     before = set(cloudpickle.list_registry_pickle_by_value())
-    _pickle.dump(lambda trial: None)
+    function_pickle.dump(lambda trial: None)
     assert set(cloudpickle.list_registry_pickle_by_value()) == before
 
 
@@ -145,16 +145,16 @@ def test_a_function_of_a_spawned_process_travels_by_value(tmp_path: Path) -> Non
             return helper()
 
         def dump():
-            from outbid import _pickle
+            from outbid._core import function_pickle
 
-            return _pickle.dump(train)
+            return function_pickle.dump(train)
 
         if __name__ == "__main__":
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                 sys.stdout.buffer.write(pool.submit(dump).result())
         """
     blob = run_script(tmp_path, script)
-    assert _pickle.load(blob)(None) == 5
+    assert function_pickle.load(blob)(None) == 5
 
 
 def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
@@ -168,7 +168,7 @@ def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
         return setup.parts, fine
 
     with pytest.raises(ob.FunctionError, match=r"it captures: setup\.parts\[1\]\['db'\]\)"):
-        _pickle.dump(train)
+        function_pickle.dump(train)
 
 
 LAZY = """
@@ -215,7 +215,7 @@ def test_modules_that_load_when_they_are_used_travel(tmp_path: Path, monkeypatch
     script = f"import sys\nsys.path.append({str(installed)!r})\n" + LAZY + DUMP
     blob = run_script(tmp_path, script)
     monkeypatch.syspath_prepend(str(installed))
-    train = _pickle.load(blob)
+    train = function_pickle.load(blob)
     assert str(train("x")) == "((0.0, 0.0, 0), Fraction(1, 2), 7)"
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         train("missing")
@@ -228,7 +228,7 @@ def test_a_module_of_the_scripts_with_a_class_of_its_own_travels_by_value(tmp_pa
     )
     blob = run_script(tmp_path, "import settings\ndef train(x):\n    return settings.SIZE\n" + DUMP)
     assert "settings" not in sys.modules
-    assert _pickle.load(blob)(None) == 5
+    assert function_pickle.load(blob)(None) == 5
 
 
 def test_optunas_lazy_modules_travel(tmp_path: Path) -> None:
@@ -247,4 +247,4 @@ def test_optunas_lazy_modules_travel(tmp_path: Path) -> None:
         """
         + textwrap.dedent(DUMP).replace("\n", "\n        "),
     )
-    assert _pickle.load(blob)(None) == ("[1]", "optuna.integration")
+    assert function_pickle.load(blob)(None) == ("[1]", "optuna.integration")

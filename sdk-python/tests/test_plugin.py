@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import outbid as ob
 from outbid import plugin
-from outbid._space import fill_space
+from outbid._search.space import fill_space
 from outbid.plugin._agent import AgentSide
 from outbid.plugin._tuner import TunerSide
 from outbid.v1 import auction_pb2, plugin_pb2, plugin_pb2_grpc, sweep_pb2

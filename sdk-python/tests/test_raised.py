@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import outbid as ob
-from outbid._limits import check_report
-from outbid._raised import RemoteTraceback, packed, unpacked
+from outbid._core.exception_codec import RemoteTraceback, packed, unpacked
+from outbid._core.limits import check_report
 from outbid.v1 import event_pb2
 
 
@@ -98,7 +98,7 @@ def test_what_an_exception_holds_is_kept_as_far_as_it_can_be() -> None:
 
 def test_a_class_of_a_lost_module_is_named(tmp_path: Path) -> None:
     (tmp_path / "lost.py").write_text("class Lost(Exception):\n    pass\n")
-    code = "import lost; from outbid._raised import packed; print(packed(lost.Lost('where')))"
+    code = "import lost; from outbid._core.exception_codec import packed; print(packed(lost.Lost('where')))"
     note = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     made = unpacked(note)
     assert isinstance(made, ob.TrialError) and str(made) == "Lost: where"

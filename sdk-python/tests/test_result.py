@@ -16,8 +16,9 @@ import pytest
 
 import outbid as ob
 from fake_server import FakeServer, make_report, make_trial
-from outbid import _display, _importance
-from outbid._model import sweep_info, trial_result
+from outbid._display import display as displays
+from outbid._results import importance as importances
+from outbid._results.model import sweep_info, trial_result
 from outbid.v1 import service_pb2 as pb
 
 
@@ -64,7 +65,7 @@ def test_what_is_not_finite_is_never_the_best(server: FakeServer, client: ob.Cli
     result = handle.result()
     assert (result.best.number, result.best.metric) == (3, 0.25)
     assert "best loss 0.25" in repr(result)
-    assert "inf" not in _display.html_of(result.sweep, result.trials).split("<table>")[0]
+    assert "inf" not in displays.html_of(result.sweep, result.trials).split("<table>")[0]
     for number in (1, 3):
         del server.trials[number]
     for trial in server.trials.values():
@@ -145,17 +146,17 @@ def test_importance_finds_what_matters(result: ob.Result) -> None:
 
 
 def test_importance_of_little() -> None:
-    assert _importance.importance([], {}) == {}
+    assert importances.importance([], {}) == {}
 
 
 def test_constant_metric_has_no_importance() -> None:
     rng = np.random.default_rng(0)
-    assert _importance.permutation(rng.random((20, 2)), np.ones(20), rng).tolist() == [0, 0]
+    assert importances.permutation(rng.random((20, 2)), np.ones(20), rng).tolist() == [0, 0]
 
 
 def test_a_loss_that_diverged_leaves_importances_numbers(result: ob.Result) -> None:
     diverged = dataclasses.replace(result.trials[0], metric=1e300)
-    shares = _importance.importance([diverged, *result.trials[1:]], result.space_scales())
+    shares = importances.importance([diverged, *result.trials[1:]], result.space_scales())
     assert sum(shares.values()) == pytest.approx(1)
 
 
@@ -187,8 +188,8 @@ def test_terminal_display(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    display = _display.make_display(True)
-    assert isinstance(display, _display.TerminalDisplay)
+    display = displays.make_display(True)
+    assert isinstance(display, displays.TerminalDisplay)
     server.sweep.outlook.steps = 300
     server.sweep.steps = 180
     server.sweep.counts.running = 1
@@ -214,7 +215,7 @@ def test_each_warning_once(
     server.sweep.notes.add(level="info", text="all is well")
 
     def shown() -> str:
-        display = _display.make_display(True)
+        display = displays.make_display(True)
         display.update(update(server))
         server.sweep.notes.add(level="warning", text="the store is away", trial=3)
         for _ in range(3):
@@ -234,8 +235,8 @@ def test_each_warning_once(
 
 
 def test_line_display(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    display = _display.make_display(True)
-    assert isinstance(display, _display.LineDisplay)
+    display = displays.make_display(True)
+    assert isinstance(display, displays.LineDisplay)
     server.sweep.spec.metric = "loss"
     note = server.sweep.notes.add(level="error", text="ValueError: no", trial=3)
     server.sweep.waiting = "no node has a v100"
@@ -264,8 +265,8 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     ipython.display.display = lambda page, display_id: Handle()
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    display = _display.make_display(True)
-    assert isinstance(display, _display.NotebookDisplay)
+    display = displays.make_display(True)
+    assert isinstance(display, displays.NotebookDisplay)
     display.update(update(server, make_trial(0, "running")))
     display.update(update(server, make_trial(0, "paused")))
     assert len(shown) == 1, "the second update came too soon to be drawn"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import outbid as ob
-from outbid._first import check_earlier, start_warm
-from outbid._space import fill_space
-from outbid._tuners import known_trials
+from outbid._search.space import Space, fill_space
+from outbid._search.tuners import known_trials
+from outbid._search.warm_start import check_earlier, start_warm
 from outbid.plugin import Create, Exit, Report
 from outbid.plugin._optuna import SAMPLERS, Sampler, distribution_of
 from outbid.plugin._tuner import TunerSide, spec_of
@@ -36,7 +36,7 @@ def loss(config: dict[str, Any]) -> float:
     return float((config["x"] - 2) ** 2 + math.log(config["y"]) ** 2 + abs(config["n"] - 4))
 
 
-def program(tuner: ob.Tuner, space: ob._space.Space = BOWL, seed: int = 1) -> Sampler:
+def program(tuner: ob.Tuner, space: Space = BOWL, seed: int = 1) -> Sampler:
     """Return the program as the server starts it."""
     made = Sampler()
     made.spec = spec_of(spec(tuner, space, seed))

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import outbid as ob
-from outbid import _lease, _programs, _server
-from outbid._server import LocalServer, find_binary
+from outbid._client import local_server, programs, server_lock
+from outbid._client.local_server import LocalServer, find_binary
 
 UP = f"""#!{sys.executable}
 import fcntl, json, os, signal, sys, time
@@ -67,7 +67,7 @@ def pid_of(data: Path) -> int:
 def gone(pid: int) -> bool:
     """Wait until a process has ended."""
     end = time.monotonic() + 30
-    while _server._alive(pid):
+    while local_server._alive(pid):
         assert time.monotonic() < end, f"process {pid} is still running"
         time.sleep(0.01)
     return True
@@ -96,9 +96,9 @@ def test_started_reused_and_stopped(binary: Path, tmp_path: Path) -> None:
     assert first.passing and second.passing
     pid = pid_of(data)
     second.stop()
-    assert _server._alive(pid), "another client uses it"
+    assert local_server._alive(pid), "another client uses it"
     first.stop()
-    assert not _server._alive(pid)
+    assert not local_server._alive(pid)
     assert "starting" in (data / "server.log").read_text()
     assert first.url() == "http://127.0.0.1:7", "a server that died is started again"
     first.stop()
@@ -106,15 +106,15 @@ def test_started_reused_and_stopped(binary: Path, tmp_path: Path) -> None:
 
 
 def test_it_lives_as_long_as_its_last_client(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_server, "_LEFT_SECONDS", 0.2)
+    monkeypatch.setattr(local_server, "_LEFT_SECONDS", 0.2)
     first, second = LocalServer(tmp_path), LocalServer(tmp_path)
     first.url()
     second.url()
     pid = pid_of(tmp_path)
     first.stop()
-    assert _server._alive(pid), "the client that started it has ended, but another one uses it"
+    assert local_server._alive(pid), "the client that started it has ended, but another one uses it"
     second.stop()
-    starter = _server._staying.pop()
+    starter = local_server._staying.pop()
     assert starter.wait(30) == 0
 
 
@@ -124,10 +124,10 @@ def test_a_server_that_ends_is_waited_for(binary: Path, tmp_path: Path) -> None:
     assert server._lease.free()
     with (tmp_path / "clients").open("r+") as ending:
         server._lease.give_back()
-        server._lease = _lease.Lease(tmp_path / "other")  # stop() must not see this
+        server._lease = server_lock.Lease(tmp_path / "other")  # stop() must not see this
         fcntl.flock(ending, fcntl.LOCK_EX)
-        assert not _lease.Lease(tmp_path / "clients").free()
-        assert not _lease.Lease(tmp_path / "clients").take(0.1)
+        assert not server_lock.Lease(tmp_path / "clients").free()
+        assert not server_lock.Lease(tmp_path / "clients").take(0.1)
     os.kill(pid_of(tmp_path), signal.SIGKILL)
     server.stop()
 
@@ -142,7 +142,7 @@ def test_it_can_be_told_to_stay(binary: Path, tmp_path: Path) -> None:
     second.stop()
     first.hurry = True
     first.stop()
-    starter = _server._staying.pop()
+    starter = local_server._staying.pop()
     assert starter.poll() is None
     os.kill(pid, signal.SIGINT)
     assert starter.wait(30) == 0
@@ -152,7 +152,7 @@ def test_a_forked_child_is_no_client(binary: Path, tmp_path: Path) -> None:
     """Children of multiprocessing outlive a killed program, but must not keep its lock."""
     script = f"""
 import os, signal, time
-from outbid._server import LocalServer
+from outbid._client.local_server import LocalServer
 server = LocalServer({str(tmp_path)!r})
 server.url()
 if os.fork() == 0:
@@ -205,14 +205,14 @@ def test_end_of_python(binary: Path, tmp_path: Path, keep: bool, alive: bool) ->
         [
             sys.executable,
             "-c",
-            f"from outbid._server import LocalServer; LocalServer({str(data)!r}, keep={keep}).url()",
+            f"from outbid._client.local_server import LocalServer; LocalServer({str(data)!r}, keep={keep}).url()",
         ],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
         check=True,
         timeout=60,
     )
     pid = pid_of(data)
-    assert _server._alive(pid) == alive
+    assert local_server._alive(pid) == alive
     if alive:
         os.kill(pid, signal.SIGINT)
 
@@ -220,7 +220,7 @@ def test_end_of_python(binary: Path, tmp_path: Path, keep: bool, alive: bool) ->
 def test_python_that_is_killed_takes_its_server_along(binary: Path, tmp_path: Path) -> None:
     script = f"""
 import os, signal
-from outbid._server import LocalServer
+from outbid._client.local_server import LocalServer
 server = LocalServer({str(tmp_path)!r})
 server.url()
 os.kill(os.getpid(), signal.SIGKILL)
@@ -243,7 +243,7 @@ def test_binary_is_found_or_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     record = installed / "outbid-0.1.0.dist-info" / "RECORD"
     record.write_text("../../../scripts/bin/outbid,sha256=x,9\noutbid/bin.py,sha256=y,7\n")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(_server, "__file__", str(installed / "outbid" / "_server.py"))
+    monkeypatch.setattr(local_server, "__file__", str(installed / "outbid" / "_client" / "local_server.py"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     with pytest.raises(FileNotFoundError) as missing:
         find_binary()
@@ -282,13 +282,13 @@ def test_the_package_is_the_command_too(binary: Path, tmp_path: Path) -> None:
 def test_sweeps_whose_program_runs_are_not_left(tmp_path: Path) -> None:
     (tmp_path / "ended-1").touch()
     code = (
-        "import pathlib, sys; from outbid._lease import Lease; lease = Lease(pathlib.Path(sys.argv[1])); "
+        "import pathlib, sys; from outbid._client.server_lock import Lease; lease = Lease(pathlib.Path(sys.argv[1])); "
         "assert lease.take(0); print(flush=True); sys.stdin.read()"
     )
-    env = {**os.environ, "PYTHONPATH": str(Path(_server.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(Path(local_server.__file__).parents[2])}
     command = [sys.executable, "-c", code, str(tmp_path / "runs-1")]
     with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None and program.stdout.readline()
-        assert [path.name for path in _programs._left(tmp_path)] == ["ended-1"]
+        assert [path.name for path in programs._left(tmp_path)] == ["ended-1"]
         program.kill()
-    assert [path.name for path in _programs._left(tmp_path)] == ["ended-1", "runs-1"]
+    assert [path.name for path in programs._left(tmp_path)] == ["ended-1", "runs-1"]

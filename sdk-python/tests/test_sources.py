@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fake_worker import FakeWorker
-from outbid import _pickle, _sources
+from outbid._core import function_pickle, sources
 
 Cell = Callable[..., Any]
 
@@ -41,7 +41,7 @@ def cell() -> Iterator[Cell]:
 def trace(w: FakeWorker, function: Any) -> str:
     """Return the traceback of a function in a worker's process that has run other functions before."""
     w.function_path = w.function_path.with_name(f"{w.function_path.name}x")
-    w.function_path.write_bytes(_pickle.dump(function))
+    w.function_path.write_bytes(function_pickle.dump(function))
     w.assign()
     return str(w.hear("ended").traceback)
 
@@ -89,28 +89,28 @@ def test_a_module_that_was_edited_since_it_was_imported(tmp_path: Path, monkeypa
     file.write_text("def train(trial):\n    return 1 / 0\n")
     module = importlib.import_module("edited_since")
     try:
-        assert _sources.gather([module.train.__code__])
+        assert sources.gather([module.train.__code__])
         file.write_text("def train(trial):\n    return 1 / 1\n")
-        assert not _sources.gather([module.train.__code__]), "the file differs from the running code"
+        assert not sources.gather([module.train.__code__]), "the file differs from the running code"
     finally:
         del sys.modules["edited_since"]
 
 
 def test_what_is_installed_on_workers_takes_no_sources_along() -> None:
-    blob = _pickle.dump(textwrap.dedent)
+    blob = function_pickle.dump(textwrap.dedent)
     assert b"sources=0\n" in blob
-    assert _pickle.load(blob) is textwrap.dedent
+    assert function_pickle.load(blob) is textwrap.dedent
 
 
 def test_sources_are_bounded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     long = cell("def long(): return 1\n" + "# more\n" * 100, "/nowhere/long.py") or cell("train = long", "<x>")
     short = cell("def train(trial): return long()", "/nowhere/short.py")
     codes = [long.__code__, short.__code__]
-    monkeypatch.setattr(_sources, "MAX_BYTES", 10_000)
-    whole = _sources.gather(codes)
-    monkeypatch.setattr(_sources, "MAX_BYTES", 500)
-    less = _sources.gather(codes)
-    assert len(whole) > len(less) > 0 and less == _sources.gather(codes[1:])
+    monkeypatch.setattr(sources, "MAX_BYTES", 10_000)
+    whole = sources.gather(codes)
+    monkeypatch.setattr(sources, "MAX_BYTES", 500)
+    less = sources.gather(codes)
+    assert len(whole) > len(less) > 0 and less == sources.gather(codes[1:])
 
 
 def test_a_cell_after_one_with_an_import_from_the_future() -> None:
@@ -119,6 +119,6 @@ def test_a_cell_after_one_with_an_import_from_the_future() -> None:
     names: dict[str, Any] = {}
     exec(compile(text, "/nowhere/f.py", "exec"), names)  # inherits this module's future imports
     try:
-        assert _sources.gather([names["train"].__code__])
+        assert sources.gather([names["train"].__code__])
     finally:
         del linecache.cache["/nowhere/f.py"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outbid as typed
-from outbid._space import fill_space
+from outbid._search.space import fill_space
 from outbid.v1 import sweep_pb2 as pb
 
 ob: Any = typed  # for tests of invalid arguments

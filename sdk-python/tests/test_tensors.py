@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import outbid as ob
-from outbid import _tensors
+from outbid._training import tensors
 
 DTYPES = st.sampled_from(["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", ">f4", ">i8"])
 
@@ -24,12 +24,12 @@ DTYPES = st.sampled_from(["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", 
 def test_round_trip(tmp_path: Path, arrays: dict[str, Any]) -> None:
     path = str(tmp_path / "w.safetensors")
     try:
-        named = _tensors.to_arrays(arrays, copy=False)
-        _tensors.write(path, named, "")
+        named = tensors.to_arrays(arrays, copy=False)
+        tensors.write(path, named, "")
     except (ob.CheckpointError, ValueError):
         assert "__metadata__" in arrays
         return
-    read, metadata = _tensors.read(path)
+    read, metadata = tensors.read(path)
     assert metadata == {}
     assert read.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -41,8 +41,8 @@ def test_strided_nested_and_scalar_weights(tmp_path: Path) -> None:
     path = str(tmp_path / "w.safetensors")
     matrix = np.arange(12).reshape(3, 4)
     weights = {"a": {"t": matrix.T, "cut": matrix[:, ::2]}, "n": 3, "x": 0.5, "list": [1, 2]}
-    _tensors.write(path, _tensors.to_arrays(weights, copy=False), _tensors.encode_metadata({"epoch": 3}))
-    read, metadata = _tensors.read(path)
+    tensors.write(path, tensors.to_arrays(weights, copy=False), tensors.encode_metadata({"epoch": 3}))
+    read, metadata = tensors.read(path)
     np.testing.assert_array_equal(read["a.t"], matrix.T)
     np.testing.assert_array_equal(read["a.cut"], matrix[:, ::2])
     assert [read[name].tolist() for name in ("n", "x", "list")] == [3, 0.5, [1, 2]]
@@ -51,8 +51,8 @@ def test_strided_nested_and_scalar_weights(tmp_path: Path) -> None:
 
 def test_copy_keeps_what_was_saved() -> None:
     weights = {"w": np.zeros(2)}
-    kept = _tensors.to_arrays(weights, copy=True)
-    shared = _tensors.to_arrays(weights, copy=False)
+    kept = tensors.to_arrays(weights, copy=True)
+    shared = tensors.to_arrays(weights, copy=False)
     weights["w"] += 1
     assert kept["w"].tolist() == [0, 0]
     assert shared["w"].tolist() == [1, 1]
@@ -90,7 +90,7 @@ class Module:
 
 def test_torch_modules() -> None:
     module = Module()
-    arrays = _tensors.to_arrays(module, copy=True)
+    arrays = tensors.to_arrays(module, copy=True)
     assert arrays["layer.weight"].tolist() == [1, 2]
     assert module.tensor.widened, "numpy has no bfloat16, but float32 represents it exactly"
     module.tensor.array += 1
@@ -113,24 +113,24 @@ BAD: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("weights", "message"), BAD)
 def test_bad_weights(weights: Any, message: str) -> None:
     with pytest.raises(TypeError) as caught:
-        _tensors.to_arrays(weights, copy=True)
+        tensors.to_arrays(weights, copy=True)
     assert message in str(caught.value)
 
 
 def test_two_weights_of_one_name() -> None:
     with pytest.raises(ValueError, match=r"two weights are called 'a\.b'"):
-        _tensors.to_arrays({"a.b": 1, "a": {"b": 2}}, copy=False)
+        tensors.to_arrays({"a.b": 1, "a": {"b": 2}}, copy=False)
 
 
 def test_bad_metadata() -> None:
     with pytest.raises(TypeError, match="metadata must be JSON"):
-        _tensors.encode_metadata({"a": object()})
+        tensors.encode_metadata({"a": object()})
     with pytest.raises(TypeError, match="metadata must be a dict"):
-        _tensors.encode_metadata([1])  # type: ignore[arg-type]
+        tensors.encode_metadata([1])  # type: ignore[arg-type]
 
 
 def test_unwritable_and_unreadable(tmp_path: Path) -> None:
     with pytest.raises(ob.CheckpointError, match="cannot write the checkpoint"):
-        _tensors.write(str(tmp_path / "no" / "w"), {"w": np.zeros(1)}, "")
+        tensors.write(str(tmp_path / "no" / "w"), {"w": np.zeros(1)}, "")
     with pytest.raises(ob.CheckpointError, match="cannot read the checkpoint"):
-        _tensors.read(tmp_path / "none")
+        tensors.read(tmp_path / "none")

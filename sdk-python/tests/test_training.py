@@ -16,10 +16,11 @@ import pandas as pd
 import pytest
 
 import outbid as ob
-from outbid import StopTrial, Trial, _trial
-from outbid._attributes import drawn
-from outbid._session import Incoming, Terminate
-from outbid.callbacks import _step
+from outbid import StopTrial, Trial
+from outbid._training import process
+from outbid._training.notes import drawn
+from outbid._training.session import Incoming, Terminate
+from outbid.integrations.frameworks import _step
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
 
 
@@ -124,7 +125,7 @@ def test_until_the_end_of_the_code(tmp_path: Path) -> None:
 def test_steps_without_an_end_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("outbid._training._MANY_STEPS", 3)
+    monkeypatch.setattr("outbid._training.trial._MANY_STEPS", 3)
     w = Worker(tmp_path, until_step=1)
     w.targets = [0]
     for step in w.trial.steps():
@@ -389,9 +390,9 @@ NUMBERS: list[tuple[Any, float]] = [
 def test_what_float_reads_is_a_metric(tmp_path: Path, given: Any, value: float) -> None:
     w = Worker(tmp_path, metric="loss")
     w.trial.report(loss=given)
-    assert _trial.call(lambda trial: given, Worker(tmp_path / "answer", metric="loss").trial) == ("", "")
+    assert process.call(lambda trial: given, Worker(tmp_path / "answer", metric="loss").trial) == ("", "")
     answering = Worker(tmp_path / "dict", metric="loss")
-    assert _trial.call(lambda trial: {"loss": given, "name": "0.5"}, answering.trial) == ("", "")
+    assert process.call(lambda trial: {"loss": given, "name": "0.5"}, answering.trial) == ("", "")
     for report in (*w.reports, *answering.reports):
         assert dict(report.metrics) == pytest.approx({"loss": value}, nan_ok=True), "text is not a metric elsewhere"
     assert len(answering.reports) == 1
@@ -399,12 +400,12 @@ def test_what_float_reads_is_a_metric(tmp_path: Path, given: Any, value: float) 
 
 def test_a_value_that_is_not_a_number_is_named(tmp_path: Path) -> None:
     w = Worker(tmp_path, metric="loss")
-    error = _trial.call(lambda trial: {"loss": np.zeros(2), "accuracy": 0.5}, w.trial)
+    error = process.call(lambda trial: {"loss": np.zeros(2), "accuracy": 0.5}, w.trial)
     assert error == ("TypeError: return: metric 'loss' must be one number, such as 0.5, got ndarray of shape (2,)", "")
-    said, _ = _trial.call(lambda trial: Unreadable(), w.trial)
+    said, _ = process.call(lambda trial: Unreadable(), w.trial)
     assert said.startswith("TypeError: the training function returned <Unreadable> and reported nothing")
     w.trial.report(loss=1)
-    assert _trial.call(lambda trial: {"loss": [3, 2, 1]}, w.trial) == ("", ""), "a history may be returned"
+    assert process.call(lambda trial: {"loss": [3, 2, 1]}, w.trial) == ("", ""), "a history may be returned"
 
 
 class Wordless(Exception):
@@ -428,7 +429,7 @@ def test_errors_whose_text_is_not_text(tmp_path: Path, error: BaseException, lin
     def train(trial: Any) -> None:
         raise error
 
-    said, trace = _trial.call(train, w.trial)
+    said, trace = process.call(train, w.trial)
     assert said == line
     w.trial._finish(said, trace)
     assert w.said == ["ended 0"]
@@ -472,17 +473,17 @@ def test_a_report_after_the_loop_does_not_count_and_says_so(tmp_path: Path, caps
 
 def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
     w = Worker(tmp_path, metric="loss")
-    error, trace = _trial.call(lambda trial: "fine", w.trial)
+    error, trace = process.call(lambda trial: "fine", w.trial)
     assert error.startswith(
         "TypeError: the training function returned 'fine' and reported nothing: return a number, or a dict such as"
     )
     assert error.partition("such as ")[2].startswith('{"loss": 0.5}, or give one to trial.report')
     assert trace == ""
-    assert _trial.call(lambda trial: {"loss": 0.5, "model": object(), "ok": True}, w.trial) == ("", "")
+    assert process.call(lambda trial: {"loss": 0.5, "model": object(), "ok": True}, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports] == [(1, {"loss": 0.5})], "only numbers are metrics"
-    assert _trial.call(lambda trial: "fine", w.trial) == ("", ""), "after a report it may return any value"
-    assert _trial.call(lambda trial: {0: 0.5}, w.trial) == ("", ""), "scores per class are not metrics"
-    assert _trial.call(lambda trial: 0.25, w.trial) == ("", "")
+    assert process.call(lambda trial: "fine", w.trial) == ("", ""), "after a report it may return any value"
+    assert process.call(lambda trial: {0: 0.5}, w.trial) == ("", ""), "scores per class are not metrics"
+    assert process.call(lambda trial: 0.25, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports[1:]] == [(1, {"loss": 0.25})], "the value of the last step"
 
 
@@ -495,7 +496,7 @@ def test_what_is_returned_counts_after_a_loop_that_broke_off(tmp_path: Path) -> 
                 break
         return 0.5
 
-    assert _trial.call(train, w.trial) == ("", "")
+    assert process.call(train, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports] == [(3, {"loss": 0.5})]
 
 
@@ -509,7 +510,7 @@ def test_a_trial_ends_when_its_condition_is_met(tmp_path: Path, loop: bool) -> N
 
     stop: Any = {"score": 4} if loop else lambda step, metrics: step > 1 and metrics["score"] == 4
     function = ob.Sweep(train, {}, metric="loss", mode="min", stop=stop)._train
-    assert function is not None and _trial.call(function, w.trial) == ("", "")
+    assert function is not None and process.call(function, w.trial) == ("", "")
     assert [r.step for r in w.reports] == [1, 2, 3, 4]
     with pytest.raises(TypeError, match="stop must be a function"):
         ob.Sweep(train, {}, metric="loss", mode="min", stop={})

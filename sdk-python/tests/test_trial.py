@@ -1,4 +1,4 @@
-"""The training process: the real `python -m outbid._trial` with a fake worker."""
+"""The training process: the real `python -m outbid._training.process` with a fake worker."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def test_exception_is_told_and_the_process_stays_warm(worker: Make) -> None:
     ended = w.hear("ended")
     assert ended.error == "ValueError: no such thing"
     assert "raise ValueError" in ended.traceback
-    assert "outbid/_trial.py" not in ended.traceback, "the runner's frames are left out"
+    assert "outbid/_training/process.py" not in ended.traceback, "the runner's frames are left out"
     assert not ended.ordered
     w.assign('{"bad": false}', trial=4)
     w.reports(1)
@@ -589,7 +589,7 @@ def test_metadata_travels_with_the_checkpoint(worker: Make) -> None:
     w.direct("stop")
     w.hear("ended")
     w.assign(start_step=1, until_step=2, checkpoint_path=first)
-    from outbid._tensors import read
+    from outbid._training.tensors import read
 
     assert read(w.hear("saved").path)[1] == {"seen": [1, 2], "lr": 0.5}
 
@@ -599,7 +599,7 @@ def test_started_by_hand() -> None:
 
     env = {k: v for k, v in os.environ.items() if not k.startswith("OUTBID_")}
     done = subprocess.run(
-        [sys.executable, "-m", "outbid._trial"],
+        [sys.executable, "-m", "outbid._training.process"],
         env={**env, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
         capture_output=True,
         text=True,

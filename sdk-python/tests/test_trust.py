@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import outbid as ob
 from fake_server import FakeServer, make_trial
-from outbid import _tensors
-from outbid._whole import pack
+from outbid._training import tensors
+from outbid._training.opaque import pack
 from outbid.v1 import service_pb2 as pb
 
 
@@ -33,7 +33,7 @@ class Attack:
 def save(server: FakeServer, arrays: dict[str, Any], place: Path) -> None:
     """Make every trial of the server's sweep, which belongs to tenant vision, keep these arrays."""
     file = place / "saved"
-    _tensors.write(str(file), arrays, "")
+    tensors.write(str(file), arrays, "")
     server.checkpoint = file.read_bytes()
     server.sha256 = hashlib.sha256(server.checkpoint).hexdigest()
     server.sweep.spec.tenant = "vision"

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from outbid import air, train, tune
-from outbid.tune._criteria import Criteria
+from outbid.tune._controller import merge
 from outbid.tune._encoding import decode, encode, keep_large
-from outbid.tune._learned import Learned, learn, learned
-from outbid.tune._named import Kept, by_name, put
+from outbid.tune._missing_metric import Criteria
+from outbid.tune._object_store import Kept, by_name, put
 from outbid.tune._plan import met, name_of
-from outbid.tune._program import merge
 from outbid.tune._sample import Categorical, Rng
+from outbid.tune._searcher_state import Learned, learn, learned
 from outbid.tune._trial import Trial
 from outbid.tune._variants import preset, variants
 from outbid.tune.schedulers import (

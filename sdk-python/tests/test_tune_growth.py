@@ -10,9 +10,9 @@ import pytest
 
 from outbid import tune
 from outbid.tune._config import Placement
-from outbid.tune._growth import Growth
-from outbid.tune._needs import growth_of, needed
+from outbid.tune._elastic import Growth
 from outbid.tune._plan import Plan
+from outbid.tune._resources import growth_of, needed
 from outbid.tune.schedulers import (
     ASHAScheduler,
     DistributeResources,

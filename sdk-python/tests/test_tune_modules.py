@@ -80,7 +80,7 @@ def test_what_ray_does_not_have_is_an_ordinary_error(name: str) -> None:
 
 
 def test_no_module_is_both_here_and_absent() -> None:
-    from outbid.tune._names import _TRAIN, _TUNE
+    from outbid.tune._import_hook import _TRAIN, _TUNE
 
     here = {f"tune.{name}" for name in _TUNE} | {f"train.{name}" for name in _TRAIN}
     assert not here & MODULES.keys()

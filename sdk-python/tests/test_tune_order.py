@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outbid import tune
-from outbid.tune import _keeping, _order
+from outbid.tune import _checkpoint_ranking as ranking
+from outbid.tune import _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._results import Result, ResultGrid, result_of
 from outbid.tune._trial import Trial
@@ -87,7 +88,7 @@ def test_nan_is_never_the_best_of_a_trials_results(values: list[float], mode: st
     assert same(grid.get_dataframe("loss", mode)["loss"][1])
     assert same(trial.metric_analysis["loss"][mode])
     rules = tune.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="loss", checkpoint_score_order=mode)
-    assert same(_keeping.best(rules, [(r, _keeping.score(rules, r, r)) for r in trial.history])[0]["loss"])
+    assert same(ranking.best(rules, [(r, ranking.score(rules, r, r)) for r in trial.history])[0]["loss"])
 
 
 def test_a_value_is_the_last_number_that_was_reported() -> None:
@@ -194,6 +195,6 @@ def test_reporters_and_means_leave_nan_out(mode: str) -> None:
 def test_kept_checkpoints_are_ordered_by_what_they_are_worth() -> None:
     rules = tune.CheckpointConfig(checkpoint_score_attribute="loss", checkpoint_score_order="min")
     results = [{"loss": v} for v in (1.0, NAN, -INF, INF, None)]
-    kept = _keeping.best(rules, [(r["loss"], _keeping.score(rules, r, r)) for r in results])
+    kept = ranking.best(rules, [(r["loss"], ranking.score(rules, r, r)) for r in results])
     assert [str(v) for v in kept] == ["None", "nan", "inf", "1.0", "-inf"]
     assert all(_order.rank(a, "min") < _order.rank(b, "min") for a, b in pairwise(kept))

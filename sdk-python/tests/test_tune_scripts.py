@@ -36,9 +36,9 @@ def test_a_function_saves_by_itself(name: str) -> None:
 
 
 def test_tasks_and_actors_of_a_script_run_in_its_process() -> None:
-    from outbid.tune import _as_ray
+    from outbid.tune import _ray_shim
 
-    ray: Any = _as_ray
+    ray: Any = _ray_shim
 
     @ray.remote  # type: ignore[untyped-decorator]
     def double(x: int) -> int:

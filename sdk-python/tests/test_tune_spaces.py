@@ -10,10 +10,10 @@ import pytest
 
 from outbid import tune
 from outbid.tune._config import CheckpointConfig, TuneConfig, placement_of
+from outbid.tune._controller import Controller, Program, merge
 from outbid.tune._driver import _experiment
 from outbid.tune._encoding import keep_large
 from outbid.tune._plan import Plan
-from outbid.tune._program import Controller, Program, merge
 from outbid.tune._variants import find
 from outbid.tune.search import BasicVariantGenerator, ConcurrencyLimiter, Repeater, Searcher
 from outbid.tune.search.optuna import OptunaSearch

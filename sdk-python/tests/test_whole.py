@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import outbid as ob
-from outbid import _tensors
-from outbid._whole import unpack
+from outbid._training import tensors
+from outbid._training.opaque import unpack
 
 
 class Model:
@@ -21,8 +21,8 @@ class Model:
 
 
 def through_a_file(weights: object, tmp_path: Path) -> object:
-    _tensors.write(str(tmp_path / "c"), _tensors.to_arrays(weights, copy=True), "")
-    return unpack(_tensors.read(tmp_path / "c")[0], tmp_path)
+    tensors.write(str(tmp_path / "c"), tensors.to_arrays(weights, copy=True), "")
+    return unpack(tensors.read(tmp_path / "c")[0], tmp_path)
 
 
 def test_an_object_comes_back(tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ def test_a_directory_comes_back(tmp_path: Path) -> None:
 
 def test_what_cannot_be_saved_says_so(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="is not a directory"):
-        _tensors.to_arrays(str(tmp_path / "none"), copy=True)
+        tensors.to_arrays(str(tmp_path / "none"), copy=True)
     with pytest.raises(TypeError, match="lock cannot be pickled"):
-        _tensors.to_arrays(threading.Lock(), copy=True)
+        tensors.to_arrays(threading.Lock(), copy=True)
     with pytest.raises(TypeError, match="weights must be a dict of arrays or an object with"):
-        _tensors.to_arrays(3, copy=True)
+        tensors.to_arrays(3, copy=True)
     (tmp_path / "bad").write_bytes(b"")
     arrays = {"outbid.pickle": np.frombuffer(b"no pickle", dtype=np.uint8)}
     with pytest.raises(ob.CheckpointError, match="cannot be unpickled here"):

@@ -26,11 +26,12 @@ from outbid._version import __version__
 
 if TYPE_CHECKING:
     from outbid import callbacks, loggers
-    from outbid._asktell import AskedTrial
-    from outbid._callbacks import Callback
-    from outbid._client import Client, attach, connect, load
-    from outbid._config import Config
-    from outbid._errors import (
+    from outbid._client.callbacks import Callback
+    from outbid._client.client import Client, attach, connect, load
+    from outbid._client.handle import LogLine, SweepHandle
+    from outbid._client.secrets import SecretInfo, Secrets
+    from outbid._client.tenant import Tenant, TenantLimit
+    from outbid._core.errors import (
         CheckpointError,
         ConflictError,
         FunctionError,
@@ -48,16 +49,15 @@ if TYPE_CHECKING:
         UnavailableError,
         UntrustedError,
     )
-    from outbid._forks import ForkPart, ForkRound, Lease, Merge, Place
-    from outbid._handle import LogLine, SweepHandle
-    from outbid._model import Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
-    from outbid._plots import Chart, InteractiveChart, Plots
-    from outbid._resources import Checkpoints, Limits, Program, Resources, Secret, Utility
-    from outbid._result import Result
-    from outbid._rung import Rung
-    from outbid._searchcv import SearchCV
-    from outbid._secrets import SecretInfo, Secrets
-    from outbid._space import (
+    from outbid._display.plots import Chart, InteractiveChart, Plots
+    from outbid._results.checkpoint_info import Checkpoint, Ingredient, SoupInfo
+    from outbid._results.forks import ForkPart, ForkRound, Lease, Merge, Place
+    from outbid._results.model import Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
+    from outbid._results.result import Result
+    from outbid._search.asktell import AskedTrial
+    from outbid._search.resources import Checkpoints, Limits, Program, Resources, Secret, Utility
+    from outbid._search.rung import Rung
+    from outbid._search.space import (
         Parameter,
         choice,
         constant,
@@ -74,11 +74,8 @@ if TYPE_CHECKING:
         uniform,
         when,
     )
-    from outbid._stored import Checkpoint, Ingredient, SoupInfo
-    from outbid._sweep import Preview, Sweep
-    from outbid._tenant import Tenant, TenantLimit
-    from outbid._training import Device, Fork, Trial
-    from outbid._tuners import (
+    from outbid._search.sweep import Preview, Sweep
+    from outbid._search.tuners import (
         ASHA,
         CMAES,
         GP,
@@ -98,13 +95,16 @@ if TYPE_CHECKING:
         SuccessiveHalving,
         Tuner,
     )
+    from outbid._training.config import Config
+    from outbid._training.trial import Device, Fork, Trial
+    from outbid.integrations.sklearn.search_cv import SearchCV
 
 _HOMES = {
-    "_asktell": ("AskedTrial",),
-    "_callbacks": ("Callback",),
-    "_client": ("Client", "attach", "connect", "load"),
-    "_config": ("Config",),
-    "_errors": (
+    "_search.asktell": ("AskedTrial",),
+    "_client.callbacks": ("Callback",),
+    "_client.client": ("Client", "attach", "connect", "load"),
+    "_training.config": ("Config",),
+    "_core.errors": (
         "CheckpointError",
         "ConflictError",
         "FunctionError",
@@ -122,16 +122,16 @@ _HOMES = {
         "UnavailableError",
         "UntrustedError",
     ),
-    "_forks": ("ForkPart", "ForkRound", "Lease", "Merge", "Place"),
-    "_handle": ("LogLine", "SweepHandle"),
-    "_model": ("Fairness", "Note", "Report", "SweepInfo", "TrainedAgain", "TrialResult", "Update"),
-    "_plots": ("Chart", "InteractiveChart", "Plots"),
-    "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Secret", "Utility"),
-    "_result": ("Result",),
-    "_rung": ("Rung",),
-    "_searchcv": ("SearchCV",),
-    "_secrets": ("SecretInfo", "Secrets"),
-    "_space": (
+    "_results.forks": ("ForkPart", "ForkRound", "Lease", "Merge", "Place"),
+    "_client.handle": ("LogLine", "SweepHandle"),
+    "_results.model": ("Fairness", "Note", "Report", "SweepInfo", "TrainedAgain", "TrialResult", "Update"),
+    "_display.plots": ("Chart", "InteractiveChart", "Plots"),
+    "_search.resources": ("Checkpoints", "Limits", "Program", "Resources", "Secret", "Utility"),
+    "_results.result": ("Result",),
+    "_search.rung": ("Rung",),
+    "integrations.sklearn.search_cv": ("SearchCV",),
+    "_client.secrets": ("SecretInfo", "Secrets"),
+    "_search.space": (
         "Parameter",
         "choice",
         "constant",
@@ -148,11 +148,11 @@ _HOMES = {
         "uniform",
         "when",
     ),
-    "_stored": ("Checkpoint", "Ingredient", "SoupInfo"),
-    "_sweep": ("Preview", "Sweep"),
-    "_tenant": ("Tenant", "TenantLimit"),
-    "_training": ("Device", "Fork", "Trial"),
-    "_tuners": (
+    "_results.checkpoint_info": ("Checkpoint", "Ingredient", "SoupInfo"),
+    "_search.sweep": ("Preview", "Sweep"),
+    "_client.tenant": ("Tenant", "TenantLimit"),
+    "_training.trial": ("Device", "Fork", "Trial"),
+    "_search.tuners": (
         "ASHA",
         "CMAES",
         "GP",
@@ -283,7 +283,7 @@ if not TYPE_CHECKING:  # type checkers must report missing names
             return importlib.import_module(f"{__name__}.{name}")
         home = _HOME.get(name)
         if home is None:
-            from outbid._habits import name_hint
+            from outbid._core.name_hints import name_hint
 
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{name_hint(name, __all__)}")
         value = getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from outbid._server import find_binary
+from outbid._client.local_server import find_binary
 
 
 def main() -> None:

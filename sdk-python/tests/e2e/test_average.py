@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import outbid as ob
-from outbid import _tensors
+from outbid._training import tensors
 
 DEADLINE = 500.0
 
@@ -62,15 +62,15 @@ def test_checkpoints_of_a_sweep_are_averaged(real: ob.Client, tmp_path: Path) ->
         str(mean),
     ]
     subprocess.run(command, check=True, timeout=DEADLINE)
-    got, metadata = _tensors.read(mean)
-    parts = [_tensors.read(f)[0] for f in files]
+    got, metadata = tensors.read(mean)
+    parts = [tensors.read(f)[0] for f in files]
     for name in ("weights", "half"):
         want = np.average([p[name].astype(np.float64) for p in parts], axis=0, weights=steps)
         digits_of = 1e-12 if name == "weights" else 1e-3
         np.testing.assert_allclose(got[name].astype(np.float64), want, rtol=digits_of, atol=1e-6)
         assert got[name].dtype == parts[0][name].dtype
     np.testing.assert_array_equal(got["seen"], parts[0]["seen"])
-    assert metadata == _tensors.read(files[0])[1]
+    assert metadata == tensors.read(files[0])[1]
 
     x, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
     x = np.hstack([x / 16, np.ones((len(x), 1))])
@@ -129,7 +129,7 @@ def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> No
     assert (info.number, info.actor, info.size) == (1, "local", soup.stat().st_size)
     assert info.sha256 == hashlib.sha256(soup.read_bytes()).hexdigest()
     assert fetched.metric == info.metric == pytest.approx(kept[-1]["soup"])
-    np.testing.assert_array_equal(fetched.weights["weights"], _tensors.read(soup)[0]["weights"])
+    np.testing.assert_array_equal(fetched.weights["weights"], tensors.read(soup)[0]["weights"])
     shown = subprocess.run(
         [os.environ["OUTBID_BIN"], "show", handle.id, "--server", real.url],
         check=True, timeout=DEADLINE, capture_output=True, text=True,

@@ -18,8 +18,9 @@ import outbid as ob
 
 optuna = pytest.importorskip("optuna")
 
+import outbid.integrations.optuna.optimize  # noqa: E402
 import outbid.optuna  # noqa: E402
-from outbid import _optuna_work  # noqa: E402
+from outbid.integrations.optuna import trial_process  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -215,7 +216,7 @@ def _asked(url: str, ready: Path) -> list[int]:
     (ready / str(os.getpid())).touch()
     while len(list(ready.iterdir())) < 3:
         pass
-    return [_optuna_work._ask(study, url).number for _ in range(8)]
+    return [trial_process._ask(study, url).number for _ in range(8)]
 
 
 def test_trials_that_wait_in_a_file_of_sqlites_are_given_out_once(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_no_trials_are_an_empty_study(tmp_path: Path) -> None:
         raise AssertionError("a server is needed for nothing")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outbid.optuna, "default_client", started)
+        patch.setattr(outbid.integrations.optuna.optimize, "default_client", started)
         ours = optimize(line, 0, direction="maximize")
         storage = f"sqlite:///{tmp_path}/study.db"
         optuna.create_study(study_name="mine", storage=storage).enqueue_trial({"x": 1})

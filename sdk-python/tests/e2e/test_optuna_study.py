@@ -15,9 +15,9 @@ import outbid as ob
 optuna = pytest.importorskip("optuna")
 
 import outbid.optuna  # noqa: E402
-from outbid import _optuna_work as optuna_work  # noqa: E402
-from outbid._optuna_work import Work, call_for  # noqa: E402
-from outbid._study import ATTRIBUTE  # noqa: E402
+from outbid.integrations.optuna import trial_process as optuna_work  # noqa: E402
+from outbid.integrations.optuna.sweep_study import ATTRIBUTE  # noqa: E402
+from outbid.integrations.optuna.trial_process import Work, call_for  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),

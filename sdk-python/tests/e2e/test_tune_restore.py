@@ -148,7 +148,7 @@ def limits(sweep: ob.SweepHandle) -> Any:
 
 
 def _learned(folder: Path, which: int) -> Any:
-    from outbid.tune._learned import learned
+    from outbid.tune._searcher_state import learned
 
     found = learned(str(folder))
     assert found is not None

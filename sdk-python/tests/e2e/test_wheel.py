@@ -25,7 +25,7 @@ KERNEL = ["ipykernel>=6.29"]  # additional requirements of a notebook
 SCRIPT = """
 import json, sys
 import outbid as ob
-from outbid._server import find_binary
+from outbid._client.local_server import find_binary
 
 def train(trial):
     for step in trial.steps():

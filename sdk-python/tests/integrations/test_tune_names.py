@@ -10,10 +10,10 @@ import pytest
 
 from outbid import tune
 from outbid.tune._config import CheckpointConfig, TuneConfig, placement_of
+from outbid.tune._controller import merge
 from outbid.tune._driver import _experiment
 from outbid.tune._encoding import decode, encode, keep_large
 from outbid.tune._plan import Plan
-from outbid.tune._program import merge
 from outbid.tune._trial import Trial
 from outbid.tune.search.optuna import OptunaSearch
 

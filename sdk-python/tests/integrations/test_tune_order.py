@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outbid import tune as ours
-from outbid.tune import _keeping
+from outbid.tune import _checkpoint_ranking
 from outbid.tune import schedulers as mine
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._trial import Trial
@@ -154,8 +154,10 @@ def test_checkpoints_are_ordered_as_rays(scores: list[float], mode: str) -> None
         result = {"score": score}
         trial.checkpoints.append((Checkpoint(f"/{i}"), result))
         manager.register_checkpoint(_TrainingResult(RayCheckpoint(f"/{i}"), result))
-    scored = [(checkpoint.path, _keeping.score(rules, r, r)) for checkpoint, r in trial.checkpoints]
-    assert _keeping.best(rules, scored) == [found.checkpoint.path for found in manager.best_checkpoint_results]
+    scored = [(checkpoint.path, _checkpoint_ranking.score(rules, r, r)) for checkpoint, r in trial.checkpoints]
+    assert _checkpoint_ranking.best(rules, scored) == [
+        found.checkpoint.path for found in manager.best_checkpoint_results
+    ]
 
     found = ours.ExperimentAnalysis(trials=[trial]).get_best_checkpoint(trial, "score", mode)
     in_order = [(RayCheckpoint(f"/{i}"), score) for i, score in enumerate(scores)]

@@ -35,7 +35,7 @@ decisions. Its output goes to the server's log.
 
 from __future__ import annotations
 
-from outbid._rung import Rung
+from outbid._search.rung import Rung
 from outbid.plugin._agent import MAX_ROWS, Agent, AppState, Bid, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Speeds
 from outbid.plugin._serve import serve
 from outbid.plugin._settings import Settings

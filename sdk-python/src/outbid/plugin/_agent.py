@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from outbid._errors import InvalidError
+from outbid._core.errors import InvalidError
 from outbid.plugin._settings import Settings, plain_struct
 from outbid.plugin._tuner import PROTOCOL
 from outbid.v1 import auction_pb2, plugin_pb2

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from outbid._errors import InvalidError
+from outbid._core.errors import InvalidError
 from outbid.plugin._serve import serve
 from outbid.plugin._space import Dimension, flatten
 from outbid.plugin._tuner import Action, Create, Exit, Outlook, Report, Train, Tuner
@@ -132,7 +132,7 @@ class Sampler(Tuner):
 
     def _draw(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Draw a configuration. Returns it with the sampler's attributes of its trial."""
-        from outbid.plugin._known import in_all, study_of
+        from outbid.plugin._known_study import in_all, study_of
 
         trials = self._known_trials()
         at_random = self._rejected() >= (_STUBBORN_GP if self.sampler == "gp" else _STUBBORN)
@@ -200,7 +200,7 @@ class Sampler(Tuner):
         """Return a trial with a configuration."""
         from optuna.trial import create_trial
 
-        from outbid.plugin._known import Known
+        from outbid.plugin._known_study import Known
 
         params, distributions = as_params(self.spec.space, at, self._distributions)
         shared = self._shared.setdefault(tuple(distributions), distributions)
@@ -262,7 +262,7 @@ def make(
     options: dict[str, Any] = {"seed": seed, "n_startup_trials": startup, "multivariate": True, "constant_liar": True}
     if common is None:
         return samplers.TPESampler(group=True, **options)
-    from outbid.plugin._known import TPE
+    from outbid.plugin._known_study import TPE
 
     return TPE(common, **options)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from outbid._errors import InvalidError, one_line
+from outbid._core.errors import InvalidError, one_line
 from outbid.plugin._agent import Agent, AgentSide
 from outbid.plugin._tuner import PROTOCOL, Tuner, TunerSide
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import struct_pb2
 
-from outbid._errors import InvalidError
+from outbid._core.errors import InvalidError
 
 _MISSING: Any = object()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from outbid._errors import InvalidError
+from outbid._core.errors import InvalidError
 from outbid.plugin._settings import plain
 from outbid.v1 import sweep_pb2 as pb
 

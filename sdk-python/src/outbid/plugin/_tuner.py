@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from outbid._errors import InvalidError
-from outbid._rung import Rung
+from outbid._core.errors import InvalidError
+from outbid._search.rung import Rung
 from outbid.plugin._settings import Settings, plain_struct
 from outbid.plugin._space import Space
 from outbid.v1 import event_pb2, plugin_pb2, sweep_pb2

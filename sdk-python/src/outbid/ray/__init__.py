@@ -18,7 +18,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from outbid._errors import MissingExtraError
+from outbid._core.errors import MissingExtraError
 
 if importlib.util.find_spec("ray") is None:
     raise MissingExtraError("outbid.ray needs Ray: pip install 'outbid[ray]'", name="ray")
@@ -26,13 +26,13 @@ if importlib.util.find_spec("ray") is None:
 if TYPE_CHECKING:
     from outbid.ray._cluster import Cluster, Worker, attach, up
     from outbid.ray._fit import fit
-    from outbid.ray._inside import bundle, connect
     from outbid.ray._share import Share
+    from outbid.ray._trial_context import bundle, connect
 
 _HOMES = {
     "_cluster": ("Cluster", "Worker", "attach", "up"),
     "_fit": ("fit",),
-    "_inside": ("bundle", "connect"),
+    "_trial_context": ("bundle", "connect"),
     "_share": ("Share",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

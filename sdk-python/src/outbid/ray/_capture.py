@@ -92,7 +92,7 @@ def _spread_within(ray: Any, is_driver: Callable[[], bool]) -> None:
     """Spread tasks and actors with the strategy SPREAD, such as Ray Data's shuffles, within the bundle."""
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    from outbid.ray._inside import bundle
+    from outbid.ray._trial_context import bundle
 
     for kind in (ray.remote_function.RemoteFunction, ray.actor.ActorClass):
 
@@ -115,7 +115,7 @@ def _data(data: ModuleType) -> None:
     """Make Ray Data read and map in the bundle, because it sets its own strategy for tasks."""
     from ray.data import DataContext
 
-    from outbid.ray._inside import bundle
+    from outbid.ray._trial_context import bundle
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this setting is deprecated and will change in 2027

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import ray
 
-from outbid._client import Client, connect
-from outbid._errors import ConflictError, NotFoundError, UnavailableError
+from outbid._client.client import Client, connect
+from outbid._core.errors import ConflictError, NotFoundError, UnavailableError
 from outbid.ray._setup import NAMESPACE, Access, Setup, devices_of
 from outbid.ray._supervisor import Supervisor
 from outbid.rpc import FixedAddress

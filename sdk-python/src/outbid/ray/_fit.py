@@ -11,9 +11,9 @@ from typing import Any
 import ray
 from ray.train import UserCallback
 
-from outbid._errors import StopTrial
-from outbid._metrics import is_number
-from outbid._training import Trial
+from outbid._core.errors import StopTrial
+from outbid._training.metrics import is_number
+from outbid._training.trial import Trial
 
 
 def fit(trainer: Any, trial: Trial) -> Any:

@@ -17,8 +17,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from outbid._client import Client
-from outbid.ray._places import Place, Places, number
+from outbid._client.client import Client
+from outbid.ray._experiment_leases import Place, Places, number
 
 _log = logging.getLogger("outbid.ray")
 _PATIENCE_SECONDS = 90.0  # seconds in which a trial with a revoked lease must report; the worker allows two minutes

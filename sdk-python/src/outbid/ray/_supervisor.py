@@ -15,8 +15,8 @@ import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from outbid._client import Client
-from outbid.ray._serving import Serving
+from outbid._client.client import Client
+from outbid.ray._head_server import Serving
 from outbid.ray._setup import Access, Setup
 from outbid.ray._worker import WorkerActor, visible_gpus
 from outbid.rpc import FixedAddress

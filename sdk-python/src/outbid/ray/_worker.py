@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ray
 
-from outbid._server import find_binary
+from outbid._client.local_server import find_binary
 from outbid.ray._guard import Guarded
 from outbid.ray._setup import BUNDLE, RESOURCES, Access, Setup, environment
 

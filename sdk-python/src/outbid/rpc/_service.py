@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from outbid._errors import ServerError
+from outbid._core.errors import ServerError
 from outbid.rpc._transport import Address, FixedAddress, Patience, Transport
 from outbid.v1 import service_pb2 as pb
 from outbid.v1 import tenant_pb2

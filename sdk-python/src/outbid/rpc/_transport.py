@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from outbid import _errors
-from outbid.rpc._aside import Idle, Stream, aside
+from outbid._core import errors
+from outbid.rpc._uninterruptible import Idle, Stream, aside
 
 if TYPE_CHECKING:
     import grpc
@@ -31,16 +31,16 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 
-_ERRORS: dict[str, type[_errors.OutbidError]] = {
-    "INVALID_ARGUMENT": _errors.InvalidError,
-    "OUT_OF_RANGE": _errors.InvalidError,
-    "NOT_FOUND": _errors.NotFoundError,
-    "ALREADY_EXISTS": _errors.ConflictError,
-    "FAILED_PRECONDITION": _errors.ConflictError,
-    "ABORTED": _errors.ConflictError,
-    "UNAVAILABLE": _errors.UnavailableError,
-    "UNAUTHENTICATED": _errors.UnauthenticatedError,
-    "PERMISSION_DENIED": _errors.UnauthenticatedError,
+_ERRORS: dict[str, type[errors.OutbidError]] = {
+    "INVALID_ARGUMENT": errors.InvalidError,
+    "OUT_OF_RANGE": errors.InvalidError,
+    "NOT_FOUND": errors.NotFoundError,
+    "ALREADY_EXISTS": errors.ConflictError,
+    "FAILED_PRECONDITION": errors.ConflictError,
+    "ABORTED": errors.ConflictError,
+    "UNAVAILABLE": errors.UnavailableError,
+    "UNAUTHENTICATED": errors.UnauthenticatedError,
+    "PERMISSION_DENIED": errors.UnauthenticatedError,
 }
 
 
@@ -101,10 +101,10 @@ class Transport:
                 answer = aside(
                     lambda: method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata), self._explain
                 )
-            except _errors.UnavailableError as error:
+            except errors.UnavailableError as error:
                 self.recover(error, waiting)
                 continue
-            except _errors.LimitError as error:
+            except errors.LimitError as error:
                 if error.retry_after is None or not waiting.more(error.retry_after):
                     raise error from None
                 continue
@@ -143,7 +143,7 @@ class Transport:
 
         It only waits for a server that was reached before, and not longer than `waiting` allows.
         """
-        if not isinstance(error, _errors.UnavailableError) or not self._reached or not waiting.more():
+        if not isinstance(error, errors.UnavailableError) or not self._reached or not waiting.more():
             raise error from None
         self._dial()
 
@@ -155,17 +155,17 @@ class Transport:
             return error
         code, details = error.code().name, (error.details() or "").strip()
         if code == "UNAVAILABLE":
-            return _errors.UnavailableError(
+            return errors.UnavailableError(
                 f"cannot reach the server at {self._url}: {details or 'no answer'}. "
                 "Is it running? `outbid doctor` checks the installation"
             )
         if code == "DEADLINE_EXCEEDED":
             return TimeoutError(f"the server at {self._url} did not answer in time")
         if code == "RESOURCE_EXHAUSTED":
-            return _errors.LimitError(details or code, _retry_after(error))
+            return errors.LimitError(details or code, _retry_after(error))
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             details += "; give a token with ob.connect(url, token=...) or OUTBID_TOKEN"
-        return _ERRORS.get(code, _errors.ServerError)(details or code)
+        return _ERRORS.get(code, errors.ServerError)(details or code)
 
     def _dial(self) -> None:
         """Connect to the server's current address."""

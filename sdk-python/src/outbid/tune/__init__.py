@@ -26,7 +26,7 @@ from outbid.tune._config import CheckpointConfig, FailureConfig, ResumeConfig, R
 from outbid.tune._config import Placement as PlacementGroupFactory
 from outbid.tune._context import TuneContext, get_context
 from outbid.tune._errors import TuneError, UnsupportedError
-from outbid.tune._names import install
+from outbid.tune._import_hook import install
 from outbid.tune._registry import register_env, register_trainable
 from outbid.tune._results import Result, ResultGrid
 from outbid.tune._run import Experiment, run, run_experiments

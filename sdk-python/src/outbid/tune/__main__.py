@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-from outbid.tune._names import pretend
+from outbid.tune._import_hook import pretend
 
 
 def main() -> None:

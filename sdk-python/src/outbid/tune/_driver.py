@@ -12,33 +12,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outbid._client import Client, default_client
-from outbid._display import Display, NoDisplay, make_display
-from outbid._handle import SweepHandle, _Cancel
-from outbid._interrupt import interrupted
-from outbid._limits import sent_name
-from outbid._model import Update
-from outbid._sweep import Sweep
-from outbid._tuners import Plugin
-from outbid._user_warning import warn_user
+from outbid._client.client import Client, default_client
+from outbid._client.handle import SweepHandle, _Cancel
+from outbid._client.interrupt import interrupted
+from outbid._core.limits import sent_name
+from outbid._core.user_warning import warn_user
+from outbid._display.display import Display, NoDisplay, make_display
+from outbid._results.model import Update
+from outbid._search.sweep import Sweep
+from outbid._search.tuners import Plugin
 from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, storage_of
-from outbid.tune._criteria import Criteria
+from outbid.tune._controller import Experiment, pack
 from outbid.tune._encoding import keep_large
 from outbid.tune._errors import TuneError, unsupported
-from outbid.tune._learned import learn
-from outbid.tune._named import resolve
-from outbid.tune._needs import growth_of, needed
+from outbid.tune._missing_checkpoints import Unsaved
+from outbid.tune._missing_metric import Criteria
+from outbid.tune._object_store import resolve
 from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of
-from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Begun, Run, collect
 from outbid.tune._registry import find_trainable
+from outbid.tune._resources import growth_of, needed
 from outbid.tune._running_time import RunningTime, budget
+from outbid.tune._searcher_state import learn
 from outbid.tune._trainable import depends, placement_for, unwrapped
 from outbid.tune._trial import Trial
-from outbid.tune._unsaved import Unsaved
+from outbid.tune._trial_process import Work
 from outbid.tune._variants import find
 from outbid.tune._watch import Watch
-from outbid.tune._work import Work
 from outbid.tune.schedulers import FIFOScheduler, create_scheduler
 from outbid.tune.search import BasicVariantGenerator, Searcher, create_searcher
 from outbid.tune.search._searcher import _Around
@@ -274,7 +274,7 @@ def _sweep(experiment: Experiment, span: float | None, run: RunConfig, limit: in
         {},
         metric=sent_name(plan.metric),
         mode=plan.mode,  # type: ignore[arg-type]
-        tuner=Plugin([python, "-m", "outbid.tune._program"], settings={"experiment": pack(experiment)}),
+        tuner=Plugin([python, "-m", "outbid.tune._controller"], settings={"experiment": pack(experiment)}),
         resources=needed(plan, client),
         trials=experiment.samples or None,
         concurrency=limit or None,

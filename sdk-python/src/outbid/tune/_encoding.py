@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from outbid.tune._named import Named, by_name, keep, resolve
+from outbid.tune._object_store import Named, by_name, keep, resolve
 from outbid.tune._sample import Categorical, Domain
 from outbid.tune._variants import find, fits, unresolved
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from outbid._errors import OutbidError
+from outbid._core.errors import OutbidError
 
 
 class TuneError(OutbidError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from outbid.tune._config import CheckpointConfig, Placement
-from outbid.tune._growth import Growth
+from outbid.tune._elastic import Growth
 from outbid.tune._trial import Trial, name_trial
 
 DEFAULT_METRIC = "training_iteration"

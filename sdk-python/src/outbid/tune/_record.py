@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from outbid import _pickle
-from outbid._model import ENDED_TRIAL, TrialResult
+from outbid._core import function_pickle
+from outbid._results.model import ENDED_TRIAL, TrialResult
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig
 from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError
-from outbid.tune._named import by_name
+from outbid.tune._object_store import by_name
 from outbid.tune._plan import MARKS, NOTHING, Plan
 from outbid.tune._result_files import agrees, from_report, read_results
 from outbid.tune._running_time import RunningTime
 from outbid.tune._trial import Trial
-from outbid.tune._work import Work
+from outbid.tune._trial_process import Work
 
 STATE = "tuner.pkl"
 """The file in an experiment's directory that `Tuner.restore` needs."""
@@ -74,7 +74,7 @@ class Run:
         """Write what is needed to continue the experiment."""
         import cloudpickle
 
-        kept: dict[str, Any] = {"plan": _pickle.dump(Work(self.plan)), "sweep": self.sweep, "url": self.url}
+        kept: dict[str, Any] = {"plan": function_pickle.dump(Work(self.plan)), "sweep": self.sweep, "url": self.url}
         kept |= {"later": self.later, "begun": self.begun, "digests": self.digests()}
         if self.tune is not None and self.config is not None:
             # Search algorithm and scheduler are in `begun`; callbacks are stored if they can be pickled.
@@ -89,14 +89,14 @@ class Run:
     def digests(self) -> tuple[str, str]:
         """Return digests of the trainable and the space, which show whether they have changed."""
         with by_name():
-            space = _pickle.sha256(_pickle.dump(self.plan.space.copy))
-        return _pickle.sha256(_pickle.dump(self.plan.trainable)), space
+            space = function_pickle.sha256(function_pickle.dump(self.plan.space.copy))
+        return function_pickle.sha256(function_pickle.dump(self.plan.trainable)), space
 
     @staticmethod
     def load(folder: Path) -> Run:
         """Return the run of a directory."""
         kept = pickle.loads((folder / STATE).read_bytes())
-        work: Any = _pickle.load(kept["plan"])
+        work: Any = function_pickle.load(kept["plan"])
         plan = replace(work._plan, folder=str(folder))
         run = Run(plan, kept["sweep"], kept["url"], tune=kept.get("tune"), config=kept.get("config"))
         run.later, run.begun = kept.get("later", []), kept.get("begun", b"")

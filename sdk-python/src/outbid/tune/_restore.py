@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outbid._client import default_client
-from outbid._errors import InvalidError, NotFoundError
-from outbid._handle import SweepHandle
-from outbid._model import ENDED_SWEEP, TrialResult
-from outbid._resources import Limits
+from outbid._client.client import default_client
+from outbid._client.handle import SweepHandle
+from outbid._core.errors import InvalidError, NotFoundError
+from outbid._results.model import ENDED_SWEEP, TrialResult
+from outbid._search.resources import Limits
 from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
+from outbid.tune._controller import Experiment
 from outbid.tune._driver import follow, resubmit
 from outbid.tune._encoding import decode, keep_large
-from outbid.tune._learned import learned
-from outbid.tune._program import Experiment
 from outbid.tune._record import Begun, Run, collect
 from outbid.tune._registry import find_trainable
 from outbid.tune._result_files import saved_results
 from outbid.tune._running_time import budget, longer, spend
+from outbid.tune._searcher_state import learned
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers import FIFOScheduler
 from outbid.tune.search import BasicVariantGenerator

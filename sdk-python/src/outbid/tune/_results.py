@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outbid._errors import MissingExtraError
-from outbid.tune import _keeping, _order
+from outbid._core.errors import MissingExtraError
+from outbid.tune import _checkpoint_ranking, _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._result_files import read_results
 from outbid.tune._trial import Trial, flatten
@@ -123,12 +123,12 @@ class Result:
 def result_of(trial: Trial) -> Result:
     """Return a trial's result."""
     rules = trial.checkpoint_config
-    scored = [((c, r), _keeping.score(rules, r, flatten(r))) for c, r in trial.checkpoints]
+    scored = [((c, r), _checkpoint_ranking.score(rules, r, flatten(r))) for c, r in trial.checkpoints]
     return Result(
         metrics=trial.last_result or {"config": trial.config},
         checkpoint=trial.checkpoint,
         error=trial.error,
-        best_checkpoints=_keeping.best(rules, scored),
+        best_checkpoints=_checkpoint_ranking.best(rules, scored),
         path=trial.local_path,
         history=trial.history,
     )

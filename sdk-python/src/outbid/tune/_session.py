@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from outbid import _training
-from outbid._errors import StopTrial
-from outbid._limits import sent_name
-from outbid._metrics import is_number
-from outbid.tune import _keeping, _order
+from outbid._core.errors import StopTrial
+from outbid._core.limits import sent_name
+from outbid._training import trial as training
+from outbid._training.metrics import is_number
+from outbid.tune import _checkpoint_ranking, _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
@@ -37,7 +37,7 @@ _ABOUT = "outbid"  # key in a checkpoint's metadata for state besides the trial'
 class Session:
     """One trial in its process: counts its iterations, writes its files, and uses Outbid's trial."""
 
-    def __init__(self, plan: Plan, trial: _training.Trial) -> None:
+    def __init__(self, plan: Plan, trial: training.Trial) -> None:
         self._plan, self._own = plan, trial
         self.placement = plan.placement
         """The trial's resources."""
@@ -251,7 +251,7 @@ class Session:
             self._made = max(self._made, int(path.name.split("_")[1]) + 1)
             of = next((r for r in before if r.get("checkpoint_dir_name") == path.name), None)
             if of is not None:
-                self._kept.append((path, _keeping.score(self._plan.checkpoints, of, flatten(of))))
+                self._kept.append((path, _checkpoint_ranking.score(self._plan.checkpoints, of, flatten(of))))
 
     def _keep(
         self, checkpoint: Checkpoint, result: Mapping[str, Any], flat: Mapping[str, Any], name: str | None
@@ -264,10 +264,10 @@ class Session:
         if Path(checkpoint.path).resolve() != path.resolve():
             shutil.copytree(checkpoint.path, path, dirs_exist_ok=True)
         rules = self._plan.checkpoints
-        mine = (path, _keeping.score(rules, result, flat))
+        mine = (path, _checkpoint_ranking.score(rules, result, flat))
         self._kept = [*(pair for pair in self._kept if pair[0] != path), mine]
         # The newest is always kept, because the trial may have to continue from it.
-        stay = {*_keeping.best(rules, self._kept), path}
+        stay = {*_checkpoint_ranking.best(rules, self._kept), path}
         for gone in {kept for kept, _ in self._kept} - stay:
             shutil.rmtree(gone, ignore_errors=True)
         self._kept = [pair for pair in self._kept if pair[0] in stay]

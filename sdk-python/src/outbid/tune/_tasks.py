@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from outbid.tune._errors import unsupported
-from outbid.tune._named import ObjectRef, put
+from outbid.tune._object_store import ObjectRef, put
 
 
 class RayError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outbid import _pickle
+from outbid._core import function_pickle
 from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
 from outbid.tune._driver import begin, follow
 from outbid.tune._errors import BadArgumentError, unsupported
@@ -41,7 +41,7 @@ class Tuner:
             raise ValueError(f"Tuner: param_space must be a dict, got {param_space!r:.80}")
         if trainable is not None:
             find_trainable(trainable)
-            _pickle.dump(trainable)
+            function_pickle.dump(trainable)
         self._trainable = trainable
         self._space: Any = param_space
         self._tune = tune_config or TuneConfig()

@@ -6,7 +6,7 @@ import inspect
 import tempfile
 from typing import Any
 
-from outbid._errors import FunctionError
+from outbid._core.errors import FunctionError
 
 
 def validate_save_restore(trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: int = 0) -> bool:
@@ -28,10 +28,10 @@ def diagnose_serialization(trainable: Any) -> bool | set[str]:
     """Return True if a trainable can be sent to workers, otherwise the names of things it uses that cannot."""
     import cloudpickle
 
-    from outbid import _pickle
+    from outbid._core import function_pickle
 
     try:
-        _pickle.dump(trainable)
+        function_pickle.dump(trainable)
         return True
     except FunctionError as error:
         print(error)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from outbid.tune._named import Kept, resolve
+from outbid.tune._object_store import Kept, resolve
 from outbid.tune._sample import Categorical, Domain, Function, Rng
 
 Path: TypeAlias = tuple[Any, ...]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outbid._model import TrialResult, Update
+from outbid._results.model import TrialResult, Update
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig, seconds
 from outbid.tune._plan import NOTHING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outbid._errors import NotFoundError, UnavailableError
+from outbid._core.errors import NotFoundError, UnavailableError
 from outbid.tune import _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import ResumeConfig

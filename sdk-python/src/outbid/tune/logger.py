@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from outbid._errors import MissingExtraError
+from outbid._core.errors import MissingExtraError
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._trial import Trial, flatten, to_json
 from outbid.tune.callback import Callback

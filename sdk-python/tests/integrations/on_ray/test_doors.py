@@ -13,7 +13,7 @@ import pytest
 
 import outbid as ob
 from integrations.on_ray.cluster import PATIENCE, Program, RayCluster, eventually
-from outbid._server import find_binary
+from outbid._client.local_server import find_binary
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outbid._errors import MissingExtraError
+from outbid._core.errors import MissingExtraError
 from outbid.tune import _session
 from outbid.tune._trial import Trial, flatten
 from outbid.tune.logger import LoggerCallback

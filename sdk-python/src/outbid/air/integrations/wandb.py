@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from outbid._errors import MissingExtraError
+from outbid._core.errors import MissingExtraError
 from outbid.tune import _session
 from outbid.tune._trial import Trial, flatten
 from outbid.tune.logger import LoggerCallback

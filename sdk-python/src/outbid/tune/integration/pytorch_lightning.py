@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from outbid._errors import MissingExtraError
+from outbid._core.errors import MissingExtraError
 from outbid.tune import _session
 from outbid.tune._checkpoint import Checkpoint
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from outbid.tune._config import Placement
-from outbid.tune._growth import Growth
+from outbid.tune._elastic import Growth
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 

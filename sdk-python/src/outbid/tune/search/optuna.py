@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from outbid._errors import MissingExtraError
+from outbid._core.errors import MissingExtraError
 from outbid.tune._sample import Categorical, Domain, Float, Integer
 from outbid.tune._trial import flatten
 from outbid.tune._variants import find, is_nest, look_up, unresolved

@@ -1,0 +1,1 @@
+"""Parts that all other packages use: errors, validation, pickling and the conversion of messages."""

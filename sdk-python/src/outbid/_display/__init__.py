@@ -1,0 +1,1 @@
+"""Output for people: progress in terminals and notebooks, tables, plots and failures."""

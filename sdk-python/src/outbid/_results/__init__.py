@@ -1,0 +1,1 @@
+"""The results of a sweep: its trials, reports, forks and soups, and the importance of parameters."""

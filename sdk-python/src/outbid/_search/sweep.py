@@ -1,0 +1,516 @@
+"""Sweep: the description of a search, which is submitted to a server."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import inspect
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from outbid._client import programs
+from outbid._client.callbacks import Callback, callables
+from outbid._client.client import Client, default_client
+from outbid._client.handle import SweepHandle
+from outbid._client.missing_metric import Unmet
+from outbid._core import function_pickle, validation
+from outbid._core.errors import as_text
+from outbid._core.limits import check_labels
+from outbid._core.name_hints import hinted
+from outbid._core.user_warning import warn_user
+from outbid._display import html_table
+from outbid._display.layout import config_texts
+from outbid._results.result import Result
+from outbid._search.asktell import AskedTrial
+from outbid._search.choices import Objects, restoring, sendable
+from outbid._search.default_tuner import usual
+from outbid._search.derived import drawing, split
+from outbid._search.objectives import fill_objectives
+from outbid._search.resources import (
+    Checkpoints,
+    Duration,
+    Limits,
+    Program,
+    Resources,
+    Secret,
+    Utility,
+    duration,
+    environment,
+)
+from outbid._search.rung import Rung
+from outbid._search.space import Space, fill_space, to_value
+from outbid._search.stopping import Stop, Stopping, stopping
+from outbid._search.tuners import Random, Tuner
+from outbid._search.warm_start import WarmStart, check_earlier, fill_points, start_warm
+from outbid._training.loop_check import endless_steps
+from outbid.v1 import sweep_pb2 as pb
+
+if TYPE_CHECKING:
+    from outbid._training.trial import Trial
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_FUNCTION_NAME = 60  # characters of a function's name that are shown
+_NAME_LENGTH = 42  # characters of a sweep's name; the server's limit
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The outlook of a sweep: total trials and steps (0 if unbounded), rungs, example configurations and warnings.
+
+    `device_hours` is 0 unless `preview` was given `step_seconds`.
+    """
+
+    trials: int
+    steps: int
+    rungs: tuple[Rung, ...]
+    device_hours: float
+    examples: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        totals = f"{self.trials or 'any number of'} trials, {self.steps or 'any number of'} steps"
+        if self.device_hours:
+            totals += f", {self.device_hours:.3g} device-hours"
+        rungs = [(str(r.bracket), str(r.until_step), str(r.trials), str(r.steps)) for r in self.rungs]
+        examples = [(text,) for text in config_texts(self.examples)]
+        return (
+            f"<div><p><b>{totals}</b></p>{''.join(f'<p>warning: {html.escape(w)}</p>' for w in self.warnings)}"
+            + (html_table.table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
+            + (html_table.table(("a few configurations",), examples) if examples else "")
+            + "</div>"
+        )
+
+
+def _as_trained(value: Any) -> Any:
+    """Return a configuration as trials see it: keys sorted, whole numbers as ints. Protobuf messages keep neither."""
+    if isinstance(value, dict):
+        return {name: _as_trained(inner) for name, inner in sorted(value.items())}
+    if isinstance(value, list):
+        return [_as_trained(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Sweep:
+    """A search for the best configuration of a training function or program.
+
+    Args:
+        train: the training function. It is called with a `Trial` for every configuration. Leave out both this and
+            `program` to train the trials in your own loop with `ask` and `tell`.
+        space: the search space: a dict of parameters (`uniform`, `choice`, ...), plain values and nested dicts.
+        metric: the reported metric to optimise. A list makes each metric an objective. The first objective ranks and
+            stops trials and chooses the best one. Multi-objective samplers (`TPE`, `GP`, `NSGA2`) learn from all of
+            them, and `Result.front()` returns the Pareto front.
+        mode: "max" or "min"; for a list of metrics, a list with one for each.
+        tuner: the algorithm that proposes configurations and decides how long each is trained. The default is
+            `Bayes()`. With several objectives it is `TPE()` for 11 to 1,000 trials if the server is on this machine and
+            Optuna is installed (`outbid[optuna]`); otherwise, and with more than 64 parameters, it is `Random()`.
+        points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one per row.
+            Parameters that a point leaves out are sampled. Points count as trials.
+        warm_start: earlier sweeps with the same metric (a result, a handle, an id, or a list of these), or an Optuna
+            study. The three best configurations of each that fit into this space are tried first, after `points`. A
+            sampler that learns also learns from all of their trials.
+        resources: what one trial needs. The default is one device of any type.
+        trials, concurrency, steps, wall_time, target: limits, see `Limits`. Alternatively give `limits`.
+        name: lower-case letters, digits and dashes. The default is made from the function's name.
+        program: instead of `train`, a `Program`, a list (a command) or a str (a shell command line).
+        constraints: conditions that every configuration meets, such as "lr * batch < 10".
+        checkpoints: which checkpoints are kept, and how often running trials save.
+        max_restarts: how often a trial whose process failed is restarted from its last checkpoint. The default is 3.
+        hang_timeout: a trial that sends nothing for this long is restarted. The default is never.
+        python: the Python interpreter on the workers. The default is this interpreter if the server is on this
+            machine, otherwise "python3".
+        env: variables added to the environment of the function's process.
+        workdir: the process's working directory. The default is the current directory if the server is on this
+            machine, otherwise a scratch directory.
+        fresh_process: whether each trial gets a new Python process. By default a process runs one trial after another,
+            and changes that a trial makes to modules (globals, caches, registered hooks) remain for the next trial.
+        fail_fast: whether `run` stops the sweep and raises SweepFailedError with the traceback as soon as a trial has
+            failed and cannot be restarted. By default the other trials continue.
+        stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
+            metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
+            conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
+        loggers: loggers from `outbid.loggers`, which log the sweep while `run` waits for it.
+        tenant, labels: the owner of the sweep, and free labels that listings show.
+        weight: the sweep's share of the cluster relative to other sweeps. The default is 1.
+        deadline: when the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its
+            submission. Only policies that use deadlines consider it. Nothing is stopped when it passes.
+        utility: what finishing a trial is worth, for policies that use utilities. The default is the device-seconds
+            that the trial needs.
+        agent: the bidder that bids for the sweep if the policy auctions devices, by its name in
+            `outbid serve --agent`. The default is the server's own bidder. The server refuses the sweep if it has no
+            such bidder or if its policy holds no auctions.
+        agent_settings: settings that the bidder gets from the sweep.
+        ask_timeout: a trial that was asked for but not told about for this long is given to the next caller of `ask`.
+
+    Raises TypeError and ValueError for invalid arguments, naming the argument.
+    """
+
+    @hinted
+    def __init__(
+        self,
+        train: Callable[[Trial], Any] | None = None,
+        space: Space | None = None,
+        *,
+        metric: str | Sequence[str],
+        mode: Literal["max", "min"] | Sequence[Literal["max", "min"]],
+        tuner: Tuner | None = None,
+        points: Sequence[Mapping[str, Any]] = (),
+        warm_start: WarmStart | None = None,
+        resources: Resources | None = None,
+        trials: int | None = None,
+        concurrency: int | None = None,
+        steps: int | None = None,
+        wall_time: Duration | None = None,
+        target: float | None = None,
+        limits: Limits | None = None,
+        name: str = "",
+        program: Program | Sequence[str] | str | None = None,
+        constraints: Sequence[str] = (),
+        checkpoints: Checkpoints | None = None,
+        max_restarts: int | None = None,
+        hang_timeout: Duration | None = None,
+        python: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        fresh_process: bool = False,
+        fail_fast: bool = False,
+        stop: Stop | None = None,
+        loggers: Sequence[Callback] = (),
+        tenant: str = "",
+        labels: Mapping[str, str] | None = None,
+        weight: float = 1.0,
+        utility: Utility | None = None,
+        deadline: Duration | datetime.datetime = "",
+        agent: str = "",
+        agent_settings: Mapping[str, Any] | None = None,
+        ask_timeout: Duration | None = None,
+    ) -> None:
+        space, functions = split(_checked_space(space))
+        self._objects = Objects()
+        if program is None:
+            space, self._objects = sendable(space)
+        self._train = stopping(restoring(drawing(_function(train, program), functions), self._objects), stop)
+        self._program = _program(program)
+        self._python = None if python is None else validation.path("Sweep: python", python)
+        self._workdir = None if workdir is None else validation.path("Sweep: workdir", workdir)
+        self._env = validation.mapping("Sweep: env", env or {}, '{"OMP_NUM_THREADS": "1"}')
+        self._fresh_process = _flag("fresh_process", fresh_process)
+        self._fail_fast = _flag("fail_fast", fail_fast)
+        self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
+        self._loggers = callables("Sweep: loggers", loggers)
+        self._handle: SweepHandle | None = None
+        spec = pb.SweepSpec(
+            name=_checked_name(name) if name else self._made_name(),
+            tenant=validation.text("Sweep: tenant", tenant),
+            constraints=_lines(constraints),
+            labels=check_labels("Sweep: labels", validation.mapping("Sweep: labels", labels or {}, '{"who": "me"}')),
+        )
+        fill_objectives(spec, metric, mode)
+        fill_space(spec.space, space)
+        self._usual = tuner is None  # the default depends on where the server is
+        spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
+        fill_points(spec, points, self._objects.send_all)
+        self._earlier = warm_start
+        if warm_start is not None:
+            check_earlier(warm_start)
+        spec.resources.CopyFrom(_checked("resources", resources or Resources(), Resources).to_proto())
+        flat = Limits(trials, concurrency, steps, wall_time, target)
+        spec.limits.CopyFrom(_merged(flat, limits).to_proto())
+        if checkpoints is not None:
+            spec.checkpoints.CopyFrom(_checked("checkpoints", checkpoints, Checkpoints).to_proto())
+        if max_restarts is not None:
+            if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or max_restarts < 0:
+                raise ValueError(f"max_restarts must be a whole number from 0, got {max_restarts!r}")
+            spec.max_restarts = max_restarts
+        if not (math.isfinite(validation.number("Sweep: weight", weight)) and weight > 0):
+            raise ValueError(f"weight must be a number above 0, got {weight!r}")
+        if weight != 1:
+            spec.weight = weight
+        if utility is not None:
+            spec.utility.CopyFrom(_checked("utility", utility, Utility).to_proto())
+        if deadline != "":
+            spec.deadline = _deadline(deadline)
+        if agent:
+            spec.agent.plugin = validation.text("Sweep: agent", agent, "the name of an agent")
+            spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
+        elif agent_settings:
+            raise ValueError("agent_settings: also set agent, the name of the agent that gets them")
+        if hang_timeout is not None:
+            spec.hang_timeout = duration("hang_timeout", hang_timeout)
+        self._spec = spec
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"<outbid.Sweep {spec.name}: {spec.mode} {spec.metric} by {spec.tuner.WhichOneof('kind')}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sweep as in a YAML file, without the function."""
+        from google.protobuf import json_format
+
+        return json_format.MessageToDict(self._spec_for(None, ""), preserving_proto_field_name=True)
+
+    def submit(self, client: Client | None = None) -> SweepHandle:
+        """Submit the sweep and return its handle at once.
+
+        `client` is a client from `connect`. The default is the latest one, or a connection to OUTBID_URL, or a local
+        server that is started for you. Raises FunctionError if the function cannot be serialised and InvalidError if
+        the server refuses the sweep.
+        """
+        client = client or default_client()
+        if self._train is not None and not self._ends():
+            warn_user(
+                f"{function_pickle.name_of(self._train)} loops over trial.steps() without an end because the tuner has "
+                "no max_steps, so the trials never end. Set it, such as ob.Random(max_steps=100), or break",
+            )
+        blob = client.put_blob(function_pickle.dump(self._train)) if self._train is not None else ""
+        programs.pause_left(client)
+        self._handle = client.submit_spec(self._spec_for(client, blob))
+        if self._objects:
+            client.objects[self._handle.id] = self._objects
+        if self._train is not None or self._program:
+            programs.hold(client, self._handle.id, new=True)
+        return self._handle
+
+    async def asubmit(self, client: Client | None = None) -> SweepHandle:
+        """Submit the sweep like `submit`, for asyncio."""
+        import asyncio
+
+        return await asyncio.to_thread(self.submit, client)
+
+    @hinted
+    def run(
+        self,
+        *,
+        display: bool = True,
+        timeout: float | None = None,
+        callbacks: Iterable[Callback] = (),
+        loggers: Iterable[Callback] = (),
+        client: Client | None = None,
+    ) -> Result:
+        """Submit the sweep, wait for its end and return the result.
+
+        `display` shows a live table. After `timeout` seconds TimeoutError is raised and the sweep continues.
+
+        Ctrl-C, or a notebook's interrupt, saves and pauses the sweep if this SDK started the server, and otherwise
+        leaves it running. It prints how to continue. A second Ctrl-C does not wait until the trials have saved.
+
+        Raises SweepFailedError if the sweep failed.
+        """
+        if self._train is None and not self._program:
+            raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
+        called = (*callables("callbacks", callbacks), *self._loggers, *callables("loggers", loggers))
+        if isinstance(self._train, Stopping):
+            called = (*called, Unmet(self._train.names))
+        if timeout is not None:
+            validation.number("run: timeout", timeout)
+        handle = self.submit(client)
+        return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
+
+    def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
+        """Ask the server what the sweep would do, without starting anything.
+
+        `step_seconds` is how long one step takes on one device; it is needed for `device_hours`.
+        """
+        from google.protobuf import json_format
+
+        client = client or default_client()
+        answer = client.preview_spec(self._spec_for(client, "0" * 64 if self._train else ""), step_seconds)
+        return Preview(
+            trials=answer.outlook.trials,
+            steps=answer.outlook.steps,
+            rungs=tuple(Rung(r.bracket, r.until_step, r.trials, r.steps) for r in answer.outlook.rungs),
+            device_hours=answer.device_hours,
+            examples=tuple(_as_trained(json_format.MessageToDict(example)) for example in answer.examples),
+            warnings=tuple(answer.warnings),
+        )
+
+    @property
+    def submitted(self) -> bool:
+        """Whether this object has submitted the sweep."""
+        return self._handle is not None
+
+    @property
+    def handle(self) -> SweepHandle:
+        """The handle of the latest submission. Submits the sweep if it was not submitted before."""
+        return self._handle if self._handle is not None else self.submit()
+
+    def ask(self, timeout: float | None = None) -> AskedTrial | None:
+        """Return a trial to train, or None if there will not be another; see `SweepHandle.ask`.
+
+        The first call submits the sweep.
+        """
+        if self._train is not None or self._program:
+            raise TypeError("ask: this sweep has a function or program, which the workers run")
+        return self.handle.ask(timeout)
+
+    def tell(
+        self,
+        trial: AskedTrial,
+        metrics: float | Mapping[str, Any] | None = None,
+        *,
+        step: int | None = None,
+        finished: bool | None = None,
+        error: str = "",
+    ) -> bool:
+        """Report measurements of a trial; returns whether to train it further. See `SweepHandle.tell`."""
+        return self.handle.tell(trial, metrics, step=step, finished=finished, error=error)
+
+    def result(self) -> Result:
+        """Return the current result without waiting."""
+        return self.handle.result()
+
+    def _ends(self) -> bool:
+        """Return whether the trials end, judging by the tuner and the function's source."""
+        kind = self._spec.tuner.WhichOneof("kind") or "plugin"
+        if kind == "plugin" and not self._spec.tuner.plugin.HasField("rule"):
+            return True  # only the plugin knows
+        return getattr(self._spec.tuner, kind).max_steps > 0 or not endless_steps(self._train)
+
+    def _made_name(self) -> str:
+        if self._train is not None:
+            source = function_pickle.name_of(self._train)
+        elif self._program and self._program.command:
+            source = PurePath(self._program.command[0]).stem
+        else:
+            source = "sweep"
+        made = re.sub(r"[^a-z0-9]+", "-", source.lower()).lstrip("-0123456789")[:_NAME_LENGTH].strip("-")
+        return made or "sweep"
+
+    def _spec_for(self, client: Client | None, blob: str) -> pb.SweepSpec:
+        spec = pb.SweepSpec()
+        spec.CopyFrom(self._spec)
+        here = client is not None and client.local
+        if self._usual:
+            tuner = usual(spec.limits.trials, several=bool(spec.objectives), here=here)
+            chosen = pb.Tuner() if tuner is None else tuner.to_proto()
+            chosen.points.extend(spec.tuner.points)
+            spec.tuner.CopyFrom(chosen)
+        if self._earlier is not None and client is not None:
+            start_warm(spec, self._earlier, lambda sweep: client.attach(sweep).result())
+        if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
+            spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin._optuna"])
+        if self._train is not None:
+            env, secrets = environment(self._env)
+            spec.function.CopyFrom(
+                pb.Function(
+                    blob=blob,
+                    python=self._python or (sys.executable if here else "python3"),
+                    name=as_text(function_pickle.name_of(self._train))[:_FUNCTION_NAME],
+                    env=env,
+                    secrets=secrets,
+                    workdir=self._workdir if self._workdir is not None else os.getcwd() if here else "",
+                    fresh_process=self._fresh_process,
+                )
+            )
+        elif self._program:
+            spec.program.CopyFrom(self._program.to_proto())
+        else:
+            spec.external.CopyFrom(pb.External(timeout=self._ask_timeout))
+        return spec
+
+
+def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
+    if train is None:
+        return None
+    if program is not None:
+        raise TypeError("Sweep: give either a training function or a program")
+    if not callable(train):
+        raise TypeError(f"Sweep: train must be a function of a trial, got {type(train).__name__}: {train!r:.80}")
+    if isinstance(train, type):
+        raise TypeError(
+            f"Sweep: train must be a function of a trial, got the class {train.__name__}; pass an instance that can "
+            f"be called: {train.__name__}(...)"
+        )
+    name = function_pickle.name_of(train)
+    if inspect.iscoroutinefunction(train) or inspect.isgeneratorfunction(train) or inspect.isasyncgenfunction(train):
+        raise TypeError(f"Sweep: train must run when it is called, but {name} is async or yields; use a plain function")
+    try:
+        inspect.signature(train).bind(None)
+    except TypeError as wrong:
+        raise TypeError(
+            f"Sweep: train is called with one argument, the trial, which does not suit {name}: {wrong}; "
+            "functools.partial binds other arguments"
+        ) from None
+    except ValueError:
+        pass  # a function written in C: its signature is unknown
+    function: Callable[[Trial], Any] = train
+    return function
+
+
+def _program(program: Program | Sequence[str] | str | None) -> Program | None:
+    if program is None:
+        return None
+    if isinstance(program, str):
+        program = Program(shell=program)
+    elif not isinstance(program, Program):
+        program = Program(command=validation.several("Sweep: program", program, "a command's words, or a line of text"))
+    program.to_proto()  # raises if it is invalid
+    return program
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"Sweep: {name} must be True or False, got {value!r:.80}")
+    return value
+
+
+def _merged(flat: Limits, limits: Limits | None) -> Limits:
+    if limits is None:
+        return flat
+    limits = _checked("limits", limits, Limits)
+    for field in fields(Limits):
+        if getattr(flat, field.name) is not None:
+            raise TypeError(f"Sweep: give {field.name} either by itself or in limits, not both")
+    return limits
+
+
+def _checked(name: str, value: Any, kind: type[T]) -> T:
+    if value is not None and isinstance(value, type) and issubclass(value, kind):
+        raise TypeError(
+            f"Sweep: {name} must be an outbid {kind.__name__}, got the class: write ob.{value.__name__}(...)"
+        )
+    if not isinstance(value, kind):
+        raise TypeError(f"Sweep: {name} must be an outbid {kind.__name__}, got {value!r:.80}")
+    return value
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(validation.text("Sweep: name", name)) or len(name) > _NAME_LENGTH:
+        raise ValueError(
+            f"Sweep: name must be lower-case letters, digits and dashes, {_NAME_LENGTH} at most, the first a letter, "
+            f"got {name!r:.80}"
+        )
+    return name
+
+
+def _checked_space(space: Space | None) -> Space:
+    if space is None:
+        raise TypeError('Sweep: space is missing: a dict such as {"lr": ob.loguniform(1e-4, 1e-1)}')
+    if not isinstance(space, Mapping):
+        raise TypeError(f"space: space must be a dict, got {type(space).__name__}")
+    return space
+
+
+def _deadline(value: Duration | datetime.datetime) -> str:
+    """Return a deadline as the API's text: a time, or a duration after the submission."""
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"deadline: {value!r} has no time zone; give it one, such as datetime.timezone.utc")
+        return value.isoformat()
+    if isinstance(value, str) and "T" in value:
+        return value  # the server parses it
+    return duration("deadline", value)
+
+
+def _lines(constraints: Sequence[str]) -> list[str]:
+    such = 'conditions such as "lr * batch < 10"'
+    lines = validation.several("Sweep: constraints", constraints, such)
+    return [validation.text(f"Sweep: constraints[{i}]", line, f"one of the {such}") for i, line in enumerate(lines)]

@@ -1,0 +1,576 @@
+"""Trial: the interface of a trial for its training code."""
+
+from __future__ import annotations
+
+import math
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outbid._core.errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one_line
+from outbid._core.limits import check_report, room
+from outbid._training import notes, tensors
+from outbid._training.checkpointer import Keeper
+from outbid._training.config import Config, parse_config
+from outbid._training.metrics import is_number, metric_values, step_number
+from outbid._training.opaque import unpack
+from outbid._training.session import Incoming, Link, Poke, Terminate
+from outbid.v1 import bus_pb2, event_pb2, session_pb2
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_FIRST_RETRY, _LAST_RETRY = 0.2, 5.0  # seconds between two attempts to store a checkpoint
+_MANY_STEPS = 10_000  # steps of a trial without a target, after which its log warns that nothing ends it
+_AFTER_ERROR = 5.0  # seconds that storing a failed trial's newest weights may take
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that the trial may use. `index` is the worker's index; CUDA_VISIBLE_DEVICES is set to match."""
+
+    index: int
+    type: str
+    name: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Fork:
+    """One of several processes that train a trial at the same time, each doing a share of the steps of a fork slot.
+
+    `index` is from 0 to `count` - 1. `seed` is specific to this fork and slot. `trial_seed` is the same for all forks
+    of the trial in every slot; use it to draw held-out data.
+    """
+
+    index: int
+    count: int
+    seed: int
+    trial_seed: int
+
+
+class Trial:
+    """One configuration that is being trained; the argument of a training function.
+
+    Steps count completed work: **step k is the state after k steps**. Inside `for step in trial.steps():` the body does
+    step number `step`, and what it reports and saves is the state after it.
+    """
+
+    def __init__(self, assignment: session_pb2.TrialAssignment, link: Link) -> None:
+        self._a = assignment
+        self._link = link
+        self._fork = assignment.fork
+        self._config = parse_config(assignment.config_json)
+        self._lock = threading.RLock()
+        self._step = assignment.start_step  # steps done
+        self._body: int | None = None  # the step that the loop's body is doing
+        self._uses_steps = False
+        self._target = assignment.until_step
+        self._verdict = bus_pb2.VERDICT_TRAIN
+        self._obeyed = False  # the training code must end
+        self._reached = -1  # the step of the last ProcessReached
+        self._known = assignment.start_step  # the last step reported or saved
+        self._seq = 0
+        self._reported = False
+        self._noted: dict[str, str] = {}  # attributes to send with the next report
+        self._keeper = Keeper(assignment, link)
+        self._skipped_save = False
+        self._unsaved: Any = None  # the newest step's weights, which were not requested yet
+        self._late = False
+        self._begun = False
+        self._stop: Callable[[int, Mapping[str, float]], bool] | None = None
+        self._enough = False  # a report met the stop condition
+        self._pruned = False  # the training code pruned the trial: it needs no value
+        self._since = time.monotonic()
+        self._trained = 0.0
+        self._metadata: dict[str, Any] | None = None
+        self._leaving = False  # the process should exit after this trial
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.id} at step {self._step}>"
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError with a hint for the right name."""
+            from outbid._core.name_hints import trial_hint
+
+            hint = trial_hint(name, self.__dict__.get("_config", {}))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+        def __getitem__(self, key: object) -> Any:
+            """Raise TypeError with the hint to use `config`."""
+            from outbid._core.name_hints import subscript_hint
+
+            raise TypeError(subscript_hint(key))
+
+        def __contains__(self, key: object) -> bool:
+            """Raise TypeError with the hint to use `config`."""
+            from outbid._core.name_hints import subscript_hint
+
+            raise TypeError(subscript_hint(key))
+
+        __iter__ = None  # a trial is not a collection
+
+    @property
+    def config(self) -> Config:
+        """The configuration: a dict, nested for groups, with whole numbers as ints. Entries are also attributes."""
+        return self._config
+
+    @property
+    def id(self) -> str:
+        """The trial's name, such as "digits-1/17"."""
+        return f"{self._fork.sweep}/{self._fork.trial}"
+
+    @property
+    def number(self) -> int:
+        """The trial's number within its sweep, from 0."""
+        return self._fork.trial
+
+    @property
+    def seed(self) -> int:
+        """A seed for this trial, from 0 to 2**64-1; the same when the trial is resumed or restarted.
+
+        If several forks train the trial, each fork has its own seed in each fork slot, so that they read their data in
+        different orders; `fork.trial_seed` is the same for all. `random` and the global generators of numpy and, if it
+        is loaded, torch are seeded with it before the training function is called.
+        """
+        return self._a.seed
+
+    @property
+    def fork(self) -> Fork:
+        """This process's fork of the trial. There is only one unless the sweep's `Resources(forks=)` allows several.
+
+        Forks start from the same checkpoint, the average of the last fork slot, and count their own steps from there:
+        `start_step` and `until_step` are this fork's. Their reports count at the trial's step, the sum over all forks.
+        """
+        part = self._a.part
+        return Fork(part.index, max(1, part.count), seed=self._a.seed, trial_seed=part.trial_seed or self._a.seed)
+
+    def shard(self, n: int) -> npt.NDArray[np.int64]:
+        """Return the indices of n samples that this fork trains on in this fork slot: all n if it is the only fork.
+
+        Every sample belongs to one fork. The assignment changes in every slot, and a fork that trains more steps gets
+        more samples.
+        """
+        import numpy as np
+
+        part = self._a.part
+        if part.count < 2:
+            return np.arange(n, dtype=np.int64)
+        order = np.random.default_rng([self._a.start_step, part.total, n]).permutation(n).astype(np.int64)
+        return order[n * part.before // part.total : n * (part.before + part.share) // part.total]
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that this trial may use."""
+        return tuple(Device(d.index, d.type, d.name, d.memory_bytes) for d in self._a.devices)
+
+    @property
+    def start_step(self) -> int:
+        """The number of steps in the start checkpoint; 0 for a fresh start."""
+        return self._a.start_step
+
+    @property
+    def until_step(self) -> int:
+        """The step to train to for now; 0 means until the function ends. It may increase while the trial runs."""
+        with self._lock:
+            self._drain()
+            return self._target
+
+    @property
+    def checkpoint_path(self) -> Path | None:
+        """The start checkpoint, a safetensors file; None for a fresh start."""
+        return Path(self._a.checkpoint_path) if self._a.checkpoint_path else None
+
+    @property
+    def scratch(self) -> Path:
+        """A directory for the trial's temporary files, which is removed after the trial."""
+        return Path(self._a.scratch)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The `metadata` that was saved with the start checkpoint; empty for a fresh start."""
+        if self._metadata is None:
+            self.checkpoint()
+        return self._metadata or {}
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the trial must stop or pause. `steps()` and `report()` check this themselves."""
+        with self._lock:
+            self._drain()
+            self._obeyed = self._obeyed or self._ending()
+            return self._ending()
+
+    @property
+    def save_due(self) -> bool:
+        """Whether weights saved in this step would be written, rather than replaced by later ones.
+
+        For models so large that even a copy in memory is expensive: `if trial.save_due: trial.save(model)`.
+        """
+        with self._lock:
+            self._drain()
+            upcoming = self._body if self._body is not None else self._step + 1
+            due = self._ending() or self._keeper.due or 0 < self._target <= upcoming or self._keeper.is_best(upcoming)
+            self._skipped_save = not due
+            return due
+
+    def checkpoint(self) -> Any:
+        """Return the start checkpoint, or None for a fresh start: weights by name, an object, or a directory's path.
+
+        The names are those given to `save`, nested ones joined by dots. An object that was saved whole is returned as
+        it was. A directory is unpacked below `scratch`. Raises CheckpointError for a file that cannot be read.
+        """
+        path = self.checkpoint_path
+        if path is None:
+            return None
+        arrays, self._metadata = tensors.read(path)
+        return unpack(arrays, self._a.scratch)
+
+    def steps(self) -> Iterator[int]:
+        """Count the steps to train: `start_step + 1`, `start_step + 2`, ...
+
+        The body of the loop does the step that it gets. At the target the newest saved weights are stored and the
+        process waits for the server's decision. Then the loop continues, or ends if the trial is paused or stopped. If
+        the trial is told to end before the target, the loop also saves before it ends. So nothing is left to do after
+        the loop. Without a target (`until_step` 0: a tuner without max_steps) only your own `break` ends the loop.
+        """
+        with self._lock:
+            if not self._uses_steps:
+                self._uses_steps = True
+                self._step = self._a.start_step
+                self._keeper.name(self._step)
+        return _Steps(self)
+
+    def report(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        /,
+        *,
+        step: int | None = None,
+        **named: Any,
+    ) -> None:
+        """Report metrics at a step. A value is anything that `float` accepts, or an array or tensor of one element.
+
+        NaN and infinities are allowed, as numbers and as text. A number too large for a float becomes infinite.
+
+        `step` is the number of steps done. Inside `steps()` the default is the loop's step, and `step` must not be
+        above it. The call does not wait for the server unless 10,000 reports are unsent.
+
+        Without `steps()` every report without `step` counts as one more step. Then this call waits at the trial's
+        target, and raises `StopTrial` if the trial must stop or pause. Call `save` before it.
+
+        Raises TypeError for a value that is not a single number. Raises ValueError for an invalid step, a name of more
+        than 256 bytes, or metrics that do not fit into one report of 60 KiB, naming it.
+        """
+        self._report(metric_values("report", metrics, named), step)
+
+    def _report(self, values: dict[str, float], step: int | None) -> None:
+        """Report metrics. Without metrics, record that a step is done; attributes then wait for the next report."""
+        with self._lock:
+            step = self._report_step(step)
+            report = event_pb2.Report(metrics=values)
+            check_report("report", report)
+            if values:
+                self._annotate(report)
+                if room(report) < 0:  # the metrics and attributes together are too large
+                    self._send(event_pb2.Report(attributes=report.attributes), self._known)
+                    report.ClearField("attributes")
+            self._known = step
+            self._keeper.name(step)
+            if self._a.metric in values:
+                self._keeper.measured(step, values[self._a.metric])
+            self._send(report, step)
+            self._reported = True
+            self._enough = self._enough or (self._stop is not None and bool(self._stop(step, values)))
+            if self._uses_steps and self._obeyed and not self._late:
+                self._late = True
+                print(f"outbid: trial {self.id} {LATE_REPORT}", file=sys.stderr)
+        if not self._uses_steps:
+            with self._lock:
+                self._step = step
+                if not self._boundary():
+                    raise StopTrial(f"trial {self.id} was told to end at step {step}")
+
+    def note(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Record facts about the trial that are not metrics: named values that JSON can represent.
+
+        They are shown in the result: in a trial's `attributes` and as columns "note.<name>" of `frame()`. Noting a name
+        again replaces its value. They are sent with the next report or when the trial ends.
+
+        Raises TypeError for a value that JSON cannot represent. Raises ValueError for a name of more than 256 bytes or
+        for values that take more than 60 KiB as JSON; save larger data in the checkpoint.
+        """
+        found = event_pb2.Report(attributes=notes.encode("note", {**(values or {}), **named}))
+        check_report("note", found)
+        with self._lock:
+            if room(event_pb2.Report(attributes={**self._noted, **found.attributes})) < 0:
+                self._send_noted()
+            self._noted.update(found.attributes)
+
+    def save(
+        self,
+        weights: Any,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        copy: bool = True,
+    ) -> None:
+        """Keep the weights of this step until a checkpoint is needed.
+
+        This is cheap enough for every step. The newest weights and those of the best report are written at the target,
+        on a pause, and periodically (`Checkpoints(every=)`); all others are dropped.
+
+        `weights` is a dict of arrays (numpy, torch, jax, numbers; nested dicts are joined by dots) or an object with
+        `state_dict()`. `metadata` is JSON. Anything else is saved whole: a directory, given by its path, or an object
+        that can be pickled, such as a scikit-learn model. Forks of a trial cannot average such a checkpoint. With
+        `copy=False` the arrays are not copied: do not change them in place later.
+
+        Raises TypeError for a value that is not an array, naming it.
+        """
+        with self._lock:
+            # Before the first report of a loop without steps() the step is unknown; the report will name it.
+            step = self._body if self._body is not None else self._step if self._uses_steps else None
+            self._keeper.hold(step, weights, metadata, copy=copy)
+            self._known = max(self._known, step or 0)
+            self._skipped_save = False
+            self._unsaved = None
+
+    # The rest is for the runner and the loop, not for training code.
+
+    def _advance(self) -> int | None:
+        """Finish the current step and return the next one, or None to end the loop."""
+        with self._lock:
+            if self._body is not None:
+                self._step, self._body = self._body, None
+            if not self._boundary():
+                return None
+            self._body = self._step + 1
+            self._begin()
+            if self._target == 0 and self._body == self._a.start_step + _MANY_STEPS:
+                print(f"outbid: trial {self.id} {ENDLESS}", file=sys.stderr)
+            return self._body
+
+    def _begin(self) -> None:
+        """Announce once that this fork begins its first step in the fork slot; before, it has nothing to save."""
+        if self._a.HasField("part") and not self._begun:
+            self._begun = True
+            self._link.send(session_pb2.AttachRequest(began=session_pb2.ProcessBegan(fork=self._fork)))
+
+    def _boundary(self) -> bool:
+        """Between two steps, save if asked and wait at the target. Returns whether to train on."""
+        self._drain()
+        if self._enough and not self._obeyed:
+            return False  # the trial ends by itself
+        while not self._obeyed:
+            if self._verdict == bus_pb2.VERDICT_STOP:
+                break
+            at_target = 0 < self._target <= self._step
+            if self._verdict == bus_pb2.VERDICT_PAUSE:
+                if self._skipped_save and not at_target:
+                    # The training code saw save_due False before the pause arrived: let it do one more step.
+                    self._skipped_save = False
+                    return True
+                self._secure()
+                break
+            if not at_target:
+                if self._keeper.due:
+                    self._keeper.offer()
+                elif self._keeper.best_passed:
+                    self._keeper.offer_best()
+                return True
+            self._secure()
+            if self._ending() or self._target > self._step or self._target == 0:
+                continue
+            if self._reached != self._step:
+                self._reached = self._step
+                reached = session_pb2.ProcessReached(fork=self._fork, step=self._step)
+                self._link.send(session_pb2.AttachRequest(reached=reached))
+            self._wait(None)
+        self._obeyed = True
+        return False
+
+    def _answer(self, answer: Any) -> bool:
+        """Handle the training function's return value as its last report: the metric, or a dict of metrics.
+
+        Returns False if it is neither and nothing was reported. Raises AnswerError if nothing was reported and the
+        dict's value for the metric is not a number.
+        """
+        with self._lock:
+            if self._obeyed:  # told to end, so the trial is not done
+                return self._reported
+            reported = self._reported
+            named = isinstance(answer, Mapping)
+            if not named:
+                answer = {self._a.metric: answer}
+            numbers = {k: v for k, v in answer.items() if isinstance(k, str) and k and is_number(v)}
+            # a value under the metric's name is meant as a number, also if it is text or a bool
+            if not reported and self._a.metric in answer:
+                try:
+                    numbers |= metric_values("return", {self._a.metric: answer[self._a.metric]})
+                except TypeError as error:
+                    if named:
+                        raise AnswerError(str(error)) from None
+            step = None if self._uses_steps or not reported else self._known
+        if numbers:
+            self.report(numbers, step=step)
+        return bool(numbers) or reported
+
+    def _finish(self, error: str, trace: str) -> None:
+        """Announce that the training code has returned or raised."""
+        with self._lock:
+            self._drain()
+            self._keeper.name(self._known)
+            if not error and not self._obeyed:
+                self._keep_unsaved()
+            self._send_noted()
+            ordered = self._obeyed and not error
+            if not (ordered and self._verdict == bus_pb2.VERDICT_STOP):
+                try:
+                    self._secure(_AFTER_ERROR if error else None)
+                except CheckpointError as failure:
+                    error = error or one_line(failure)
+            ended = session_pb2.ProcessEnded(
+                fork=self._fork,
+                step=max(self._step, self._known),
+                error=error,
+                traceback=trace,
+                ordered=ordered and not error,
+                pruned=self._pruned and not error,
+            )
+            self._link.send(session_pb2.AttachRequest(ended=ended))
+
+    def _keep_unsaved(self) -> None:
+        """Keep the last weights of a library that ended training by itself, such as by early stopping."""
+        if self._unsaved is not None:
+            try:
+                self._keeper.hold(self._known, self._unsaved, None, copy=False)
+            except (TypeError, ValueError) as failure:  # the trial is complete nevertheless
+                print(f"outbid: trial {self.id} keeps no checkpoint: {one_line(failure)}", file=sys.stderr, flush=True)
+
+    def _send(self, report: event_pb2.Report, step: int) -> None:
+        """Send a report at a step."""
+        self._seq += 1
+        report.seq, report.step = self._seq, step
+        report.time.GetCurrentTime()
+        report.train_seconds = self._trained + time.monotonic() - self._since
+        self._link.report(self._fork, report)
+
+    def _send_noted(self) -> None:
+        """Send pending attributes, if any, in a separate report."""
+        if self._noted:
+            report = event_pb2.Report()
+            self._annotate(report)
+            self._send(report, self._known)
+
+    def _annotate(self, report: event_pb2.Report) -> None:
+        report.attributes.update(self._noted)
+        self._noted.clear()
+
+    def _ending(self) -> bool:
+        return self._verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP)
+
+    def _report_step(self, step: int | None) -> int:
+        if step is None:
+            if self._uses_steps:
+                return self._step if self._body is None else self._body
+            return self._step + 1
+        number = step_number(step)
+        limit = self._step if self._body is None else self._body
+        if self._uses_steps and number > limit:
+            raise ValueError(
+                f"report: step {number} is not done yet: inside steps() report the loop's step, now {limit}"
+            )
+        return number
+
+    def _drain(self) -> None:
+        """Process all messages that the worker has sent."""
+        while True:
+            try:
+                self._take(self._link.inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _wait(self, timeout: float | None) -> None:
+        """Wait for a message from the worker, at most `timeout` seconds. The time does not count as training time."""
+        waited = time.monotonic()
+        self._trained += waited - self._since
+        try:
+            self._take(self._link.inbox.get(timeout=timeout))
+        except queue.Empty:
+            pass
+        finally:
+            self._since = time.monotonic()
+            # Waiting must not count towards the next periodic save either.
+            self._keeper.postpone(self._since - waited)
+        self._drain()
+
+    def _take(self, message: Incoming) -> None:
+        if isinstance(message, Poke):
+            return
+        if isinstance(message, Terminate) or message.HasField("shutdown"):
+            self._leaving = True
+            if self._verdict != bus_pb2.VERDICT_STOP:
+                self._verdict = bus_pb2.VERDICT_PAUSE
+        elif message.HasField("directive") and message.directive.fork == self._fork:
+            self._follow(message.directive)
+        elif message.HasField("save_done") and message.save_done.fork == self._fork:
+            self._keeper.stored(message.save_done)
+
+    def _follow(self, directive: session_pb2.Directive) -> None:
+        if directive.save:
+            self._keeper.ask()
+        if directive.verdict == bus_pb2.VERDICT_TRAIN:
+            # With until_step 0 the training code ends by itself. After a signal to exit, no directive reverses it.
+            self._target = directive.until_step
+            if not self._leaving:
+                self._verdict = directive.verdict
+        elif directive.verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP):
+            self._verdict = directive.verdict
+
+    def _secure(self, patience: float | None = None) -> None:
+        """Return when the newest weights are stored, the trial must stop, or `patience` seconds have passed."""
+        pause = _FIRST_RETRY
+        deadline = math.inf if patience is None else time.monotonic() + patience
+        while self._verdict != bus_pb2.VERDICT_STOP and self._keeper.pending:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            if self._keeper.offered:
+                self._wait(None if left == math.inf else left)
+                continue
+            if self._keeper.error:
+                self._rest(min(pause, left))
+                pause = min(2 * pause, _LAST_RETRY)
+                if self._verdict == bus_pb2.VERDICT_STOP:
+                    return
+            self._keeper.offer()
+
+    def _rest(self, seconds: float) -> None:
+        """Wait for `seconds`, or until the trial must stop."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and self._verdict != bus_pb2.VERDICT_STOP:
+            self._wait(left)
+
+
+class AnswerError(TypeError):
+    """Raised if a training function returns a dict whose value for the sweep's metric is not a number."""
+
+
+class _Steps(Iterator[int]):
+    """The iterator of Trial.steps()."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def __next__(self) -> int:
+        step = self._trial._advance()
+        if step is None:
+            raise StopIteration
+        return step

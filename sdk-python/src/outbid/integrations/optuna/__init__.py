@@ -1,0 +1,1 @@
+"""Optuna's objectives and studies on Outbid."""

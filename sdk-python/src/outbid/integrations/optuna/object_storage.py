@@ -1,0 +1,420 @@
+"""An Optuna storage that keeps objects of any kind, as categories and as user attributes of trials and studies.
+
+JSON values are stored like Optuna stores them. Another category is stored as text, and the study stores the objects of
+these texts once. Another attribute is stored as its pickle.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import copy
+import functools
+import hashlib
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.storages import BaseStorage
+from optuna.storages._heartbeat import BaseHeartbeat
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from outbid._search.categories import index_of, is_plain, text_of, texts_of
+
+_PICKLED = "outbid:pickle:"  # prefix of a pickled attribute
+_FILED = "outbid:file:"  # prefix of the name of a file with the pickle
+_CHOICES = "outbid:choices:"  # study attribute: prefix of a parameter's name, for its categories
+_FIXED = "fixed_params"  # attribute of an enqueued trial
+_INLINE = 64 << 10  # maximum bytes of a pickle that is stored with the trial if there is a folder for larger ones
+
+
+class Choices(CategoricalDistribution):
+    """A categorical distribution over objects, which are compared by their texts.
+
+    A process that unpickles a function or an object has a copy, which usually is not equal to the original.
+    """
+
+    def __init__(self, choices: Sequence[Any], texts: Sequence[Any] | None = None) -> None:
+        self.choices = tuple(choices)  # Optuna's constructor would warn about objects
+        self.texts = texts_of(self.choices) if texts is None else tuple(texts)
+
+    def to_internal_repr(self, param_value_in_external_repr: Any) -> float:
+        """Return the index of a choice. Raises ValueError for other values."""
+        found = index_of(self.choices, self.texts, param_value_in_external_repr)
+        if found is None:
+            raise ValueError(f"'{param_value_in_external_repr}' not in {self.choices}.")
+        return found
+
+    def to_external_repr(self, param_value_in_internal_repr: float) -> Any:
+        """Return the text of a choice, because samplers write the values that they draw as JSON."""
+        return self.texts[int(param_value_in_internal_repr)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Choices) and self.texts == other.texts
+
+    def __hash__(self) -> int:
+        return hash(self.texts)
+
+
+class Objects(BaseStorage):
+    """Keeps a study's objects in another storage, `base`.
+
+    With a `folder`, pickles above 64 KiB are written to files in it. With `by_text`, categories that are objects become
+    `Choices`; otherwise they are Optuna's distribution, which compares the objects themselves.
+    """
+
+    def __init__(self, base: BaseStorage, study: str, *, folder: Path | None = None, by_text: bool = False) -> None:
+        self.base = base
+        self._study_id = base.get_study_id_from_name(study)
+        self._folder = folder
+        self._by_text = by_text
+        self._known: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}  # categories by name and texts
+        self._stored: set[tuple[str, tuple[Any, ...]]] = set()  # categories that the study has stored
+        self._finished: dict[int, FrozenTrial] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}, "_stored": set(), "_finished": {}}
+
+    # Studies.
+
+    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
+        return self.base.create_new_study(directions, study_name)
+
+    def delete_study(self, study_id: int) -> None:
+        self.base.delete_study(study_id)
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        self.base.set_study_user_attr(study_id, key, self._encoded(key, value))
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        self.base.set_study_system_attr(study_id, key, value)
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        return self.base.get_study_id_from_name(study_name)
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        return self.base.get_study_name_from_id(study_id)
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        return self.base.get_study_directions(study_id)
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        return {key: self._decoded(value) for key, value in self.base.get_study_user_attrs(study_id).items()}
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        return self.base.get_study_system_attrs(study_id)
+
+    def get_all_studies(self) -> list[Any]:
+        return self.base.get_all_studies()
+
+    # Trials.
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        if template_trial is not None:
+            template_trial = self._as_stored(study_id, template_trial)
+        return self.base.create_new_trial(study_id, template_trial)
+
+    def set_trial_param(
+        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+    ) -> None:
+        stored = self._with_texts(self._study_id, param_name, distribution)
+        self.base.set_trial_param(trial_id, param_name, param_value_internal, stored)
+
+    def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
+        return self.base.get_trial_id_from_study_id_trial_number(study_id, trial_number)
+
+    def get_trial_number_from_id(self, trial_id: int) -> int:
+        return self.base.get_trial_number_from_id(trial_id)
+
+    def get_trial_param(self, trial_id: int, param_name: str) -> float:
+        return self.base.get_trial_param(trial_id, param_name)
+
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+        return self.base.set_trial_state_values(trial_id, state, values)
+
+    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
+        self.base.set_trial_intermediate_value(trial_id, step, intermediate_value)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self.base.set_trial_user_attr(trial_id, key, self._encoded(key, value))
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self.base.set_trial_system_attr(trial_id, key, value)
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        return self._made(self.base.get_trial(trial_id))
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        found = [self._made(trial) for trial in self.base.get_all_trials(study_id, deepcopy=False, states=states)]
+        return copy.deepcopy(found) if deepcopy else found
+
+    def get_n_trials(self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None) -> int:
+        return self.base.get_n_trials(study_id, state)
+
+    def get_best_trial(self, study_id: int) -> FrozenTrial:
+        return self._made(self.base.get_best_trial(study_id))
+
+    def remove_session(self) -> None:
+        self.base.remove_session()
+
+    def check_trial_is_updatable(self, trial_id: int, trial_state: TrialState) -> None:
+        self.base.check_trial_is_updatable(trial_id, trial_state)
+
+    # Objects.
+
+    def know(self, name: str, choices: Choices) -> None:
+        """Use these objects as the categories of a parameter in trials that are read."""
+        self._known[name, choices.texts] = choices.choices
+
+    def _made(self, trial: FrozenTrial) -> FrozenTrial:
+        """Return a trial with its objects instead of the stored texts."""
+        if (made := self._finished.get(trial._trial_id)) is not None:
+            return made
+        found = {name: d for name, d in trial.distributions.items() if isinstance(d, CategoricalDistribution)}
+        asked = {name: self._objects(name, d.choices) for name, d in found.items()}
+        objects = {name: choices for name, choices in asked.items() if choices is not None}
+        made = trial
+        if objects or any(map(_is_encoded, trial._user_attrs.values())):
+            made = copy.copy(trial)
+            made._params, made._distributions = dict(trial.params), dict(trial.distributions)
+            for name, choices in objects.items():
+                texts = found[name].choices
+                made._params[name] = choices[texts.index(trial.params[name])]
+                made._distributions[name] = Choices(choices, texts) if self._by_text else _plain_distribution(choices)
+            made.__class__ = _Kept
+            made._user_attrs = {k: _Stored(v) if _is_encoded(v) else v for k, v in trial._user_attrs.items()}
+            made.__dict__["_folder"] = self._folder
+        if trial.state.is_finished():
+            self._finished[trial._trial_id] = made
+        return made
+
+    def _as_stored(self, study_id: int, trial: FrozenTrial) -> FrozenTrial:
+        """Return a trial in the form in which it is stored."""
+        stored = copy.copy(trial)
+        stored.__class__ = FrozenTrial
+        stored.__dict__.pop("_folder", None)
+        stored._distributions = {n: self._with_texts(study_id, n, d) for n, d in trial.distributions.items()}
+        stored._params = {
+            name: stored._distributions[name].to_external_repr(trial.distributions[name].to_internal_repr(value))
+            for name, value in trial.params.items()
+        }
+        stored._user_attrs = {name: self._encoded(name, value) for name, value in trial.user_attrs.items()}
+        if fixed := trial.system_attrs.get(_FIXED):
+            stored._system_attrs = {**trial.system_attrs, _FIXED: {n: _fixed(value) for n, value in fixed.items()}}
+        return stored
+
+    def _with_texts(self, study_id: int, name: str, given: BaseDistribution) -> BaseDistribution:
+        """Return a distribution with texts for objects, and store the objects in the study."""
+        if not isinstance(given, CategoricalDistribution):
+            return given
+        if not isinstance(given, Choices):
+            if all(choice is None or type(choice) in (bool, int, float, str) for choice in given.choices):
+                return given
+            given = Choices(given.choices)
+        if (name, given.texts) not in self._stored:
+            self._stored.add((name, given.texts))
+            self._store(study_id, name, given)
+            self._known.setdefault((name, given.texts), given.choices)
+        return CategoricalDistribution(given.texts)
+
+    def _store(self, study_id: int, name: str, choices: Choices) -> None:
+        """Store the categories of a parameter. Those that cannot be pickled remain texts in other processes."""
+        kept = self.base.get_study_system_attrs(study_id).get(_CHOICES + name)
+        if kept is not None and tuple(kept["texts"]) == choices.texts:
+            return
+        kept = {"texts": list(choices.texts), "objects": [_packed_choice(choice) for choice in choices.choices]}
+        self.base.set_study_system_attr(study_id, _CHOICES + name, kept)
+
+    def _objects(self, name: str, texts: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return the objects for the texts of a parameter, or None if the texts are the original values."""
+        if (name, texts) not in self._known:
+            kept = None
+            if any(type(text) is str for text in texts):
+                kept = self.base.get_study_system_attrs(self._study_id).get(_CHOICES + name)
+            if kept is not None and tuple(kept["texts"]) == texts:
+                pairs = zip(kept["objects"], texts, strict=True)
+                self._known[name, texts] = tuple(_unpacked_choice(one, text) for one, text in pairs)
+            else:
+                self._known[name, texts] = None
+        return self._known[name, texts]
+
+    def _encoded(self, key: str, value: Any) -> Any:
+        """Return an attribute in the form in which it is stored."""
+        if is_plain(value) and not _is_encoded(value):
+            return value
+        import cloudpickle
+
+        try:
+            data = cloudpickle.dumps(value)
+        except Exception as error:
+            raise TypeError(
+                f"set_user_attr: {key!r} must be an object that can be pickled, got {type(value).__name__}: {error}"
+            ) from error
+        if self._folder is None or len(data) <= _INLINE:
+            return _PICKLED + base64.b64encode(data).decode()
+        name = hashlib.sha256(data).hexdigest()
+        part = self._folder / f"{name}.{os.getpid()}"
+        part.write_bytes(data)
+        part.replace(self._folder / name)
+        return _FILED + name
+
+    def _decoded(self, value: Any) -> Any:
+        return _decoded(value, self._folder)
+
+
+class BeatingObjects(Objects, BaseHeartbeat):
+    """Keeps a study's objects in a storage that records heartbeats."""
+
+    base: Any
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        self.base.record_heartbeat(trial_id)
+
+    def _get_stale_trial_ids(self, study_id: int) -> list[int]:
+        found: list[int] = self.base._get_stale_trial_ids(study_id)
+        return found
+
+    def get_heartbeat_interval(self) -> int | None:
+        interval: int | None = self.base.get_heartbeat_interval()
+        return interval
+
+    def get_heartbeat_stale_trial_callback(self) -> Any:
+        return stale_callback(self.base)
+
+    def get_failed_trial_callback(self) -> Any:
+        return stale_callback(self.base)
+
+
+def stale_callback(storage: Any) -> Any:
+    """Return a storage's callback for stale trials, or None."""
+    if not isinstance(storage, BaseHeartbeat) or storage.get_heartbeat_interval() is None:
+        return None
+    named = "get_heartbeat_stale_trial_callback"  # since Optuna 4.9
+    return getattr(storage, named if hasattr(storage, named) else "get_failed_trial_callback")()
+
+
+def keeping(base: BaseStorage, study: str, *, folder: Path | None = None, by_text: bool = False) -> Objects:
+    """Return a storage that keeps the objects of a study in `base`."""
+    if isinstance(base, Objects):
+        base = base.base
+    kind = BeatingObjects if isinstance(base, BaseHeartbeat) else Objects
+    return kind(base, study, folder=folder, by_text=by_text)
+
+
+class _Stored(str):
+    """A stored attribute that was not read yet."""
+
+
+class _Kept(FrozenTrial):
+    """A trial whose user attributes are unpickled on first access."""
+
+    _folder: Path | None
+
+    @property
+    def user_attrs(self) -> dict[str, Any]:
+        for key, value in self._user_attrs.items():
+            if type(value) is _Stored:
+                self._user_attrs[key] = _decoded(str(value), self._folder)
+        return self._user_attrs
+
+    @user_attrs.setter
+    def user_attrs(self, value: dict[str, Any]) -> None:
+        self._user_attrs = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FrozenTrial) and plain_trial(self).__dict__ == plain_trial(other).__dict__
+
+    __hash__ = FrozenTrial.__hash__
+
+    def __repr__(self) -> str:
+        return repr(plain_trial(self))
+
+
+def plain_trial(trial: FrozenTrial) -> FrozenTrial:
+    """Return a trial of Optuna's class, with all objects unpickled."""
+    if type(trial) is FrozenTrial and not any(isinstance(d, Choices) for d in trial.distributions.values()):
+        return trial
+    plain = copy.copy(trial)
+    plain._user_attrs = trial.user_attrs
+    plain._distributions = {
+        name: _plain_distribution(d.choices) if isinstance(d, Choices) else d for name, d in trial.distributions.items()
+    }
+    plain.__class__ = FrozenTrial
+    plain.__dict__.pop("_folder", None)
+    return plain
+
+
+def _plain_distribution(choices: Sequence[Any]) -> CategoricalDistribution:
+    with _unwarned():
+        return CategoricalDistribution(choices)
+
+
+@contextlib.contextmanager
+def _unwarned() -> Iterator[None]:
+    """Silence Optuna's warning that not every storage keeps objects in distributions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _fixed(value: Any) -> Any:
+    """Return an enqueued parameter in stored form: numpy scalars as Python's, other objects as text."""
+    if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
+        value = item()
+    return value if is_plain(value) else text_of(value)
+
+
+def _is_encoded(value: Any) -> bool:
+    return type(value) is str and value.startswith((_PICKLED, _FILED))
+
+
+def _decoded(value: Any, folder: Path | None) -> Any:
+    """Return the original value of an attribute. Unpickling runs code of anyone who can write to the storage."""
+    if not _is_encoded(value):
+        return value
+    if value.startswith(_PICKLED):
+        return pickle.loads(base64.b64decode(value[len(_PICKLED) :]))
+    if folder is None:
+        return value
+    return pickle.loads((folder / value[len(_FILED) :]).read_bytes())
+
+
+def _packed_choice(choice: Any) -> dict[str, Any] | None:
+    """Return an object in the form stored in the study, or None if it is JSON or cannot be pickled."""
+    import cloudpickle
+
+    if choice is None or type(choice) in (bool, int, float, str):
+        return None
+    try:
+        kept = {"pickle": base64.b64encode(cloudpickle.dumps(choice)).decode()}
+    except Exception:
+        return None
+    if isinstance(choice, FunctionType):
+        kept["place"] = f"{choice.__module__}:{choice.__qualname__}"
+    return kept
+
+
+def _unpacked_choice(kept: dict[str, Any] | None, text: Any) -> Any:
+    if kept is None:
+        return text
+    choice = pickle.loads(base64.b64decode(kept["pickle"]))
+    return _original(choice, kept.get("place", "")) if isinstance(choice, FunctionType) else choice
+
+
+def _original(copied: FunctionType, place: str) -> Any:
+    """Return the function in this process that another is a copy of, or the copy if that was not found."""
+    module, _, name = place.partition(":")
+    try:
+        mine = functools.reduce(getattr, name.split("."), sys.modules[module])
+    except (KeyError, AttributeError):
+        return copied
+    return mine if isinstance(mine, FunctionType) and mine.__code__ == copied.__code__ else copied
