@@ -535,7 +535,7 @@ def reports_in_a_child(trial: Trial) -> None:
     child = os.fork()
     if child == 0:
         trial.report(loss=13.0)  # must not be mixed into the parent's messages
-        trial._link.send(session_pb2.AttachRequest())
+        trial._session.send(session_pb2.AttachRequest())
         os._exit(0)
     trial.report(code=os.waitpid(child, 0)[1])
 

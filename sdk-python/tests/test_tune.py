@@ -14,7 +14,7 @@ import pytest
 from outbid import air, train, tune
 from outbid.tune._controller import merge
 from outbid.tune._encoding import decode, encode, keep_large
-from outbid.tune._missing_metric import Criteria
+from outbid.tune._missing_metric import MissingMetric
 from outbid.tune._object_store import Kept, by_name, put
 from outbid.tune._plan import met, name_of
 from outbid.tune._sample import Categorical, Rng
@@ -443,7 +443,7 @@ def test_a_stopping_criterion_that_never_came_is_warned_of_once(recwarn: pytest.
     for trial in trials:
         trial.history = [{"loss": 2, "n": {"deep": 1}}, {"loss": 1, "late": 1}]
     for stop, warned in (({"late": 5, "n/deep": 3}, 0), ({"lat": 5, "loss": 3}, 1)):
-        Criteria(stop).end(trials)
+        MissingMetric(stop).end(trials)
         assert len(recwarn) == warned
     assert "'lat' was never reported. Reported are late, loss, n, n/deep" in str(recwarn[0].message)
 

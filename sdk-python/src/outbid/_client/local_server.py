@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from outbid._client.server_lock import Lease
+from outbid._client.server_lock import ServerLock
 from outbid._core.errors import UnavailableError
 
 DATA = ".outbid"
@@ -52,13 +52,13 @@ class LocalServer:
         self.hurry = False
         """Whether to exit without waiting for the server's end."""
         self._keep = keep
-        self._lease = Lease(self.data / "clients")
+        self._lock = ServerLock(self.data / "clients")
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self) -> str:
         """Return the server's URL; start the server if it does not run."""
         self.data.mkdir(parents=True, exist_ok=True)
-        if not self._lease.take(_START_SECONDS):
+        if not self._lock.take(_START_SECONDS):
             raise UnavailableError(
                 f"the server of {self.data} has been ending for {_START_SECONDS:g} s; its log is {self._log}"
             )
@@ -66,20 +66,20 @@ class LocalServer:
             with _locked(self.data / "sdk.lock"):  # two programs that start at the same time share one server
                 found = self._running() or self._start()
         if self._keep and found.while_clients:
-            self._lease.write(f"keep {found.pid}\n")
+            self._lock.write(f"keep {found.pid}\n")
         return found.api
 
     @property
     def passing(self) -> bool:
         """Whether the server ends with the programs that use it."""
         found = self._running()
-        return found is not None and found.while_clients and self._lease.read() != f"keep {found.pid}\n"
+        return found is not None and found.while_clients and self._lock.read() != f"keep {found.pid}\n"
 
     def stop(self) -> None:
         """Stop using the server. If it was started here and no other program uses it, wait for its end."""
         process, self._process = self._process, None
         atexit.unregister(self.stop)
-        self._lease.give_back()
+        self._lock.give_back()
         if process is None or process.poll() is not None:
             return
         if self._keep or self.hurry or not self._await_end(process):
@@ -93,7 +93,7 @@ class LocalServer:
             waited = time.monotonic() - start
             if waited > (_STOP_SECONDS if ending else _LEFT_SECONDS):
                 return False
-            if not ending and not self._lease.free():
+            if not ending and not self._lock.free():
                 ending = True
             if ending and not told and waited > _SILENT_SECONDS:
                 told = True

@@ -7,7 +7,7 @@ from outbid._core.user_warning import warn_user
 from outbid._results.model import Update
 
 
-class Unmet(Callback):
+class MissingMetric(Callback):
     """Warns if the first trial that reports does not report a metric in a stop condition."""
 
     def __init__(self, names: list[str]) -> None:

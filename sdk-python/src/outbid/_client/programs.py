@@ -16,19 +16,19 @@ from pathlib import Path
 
 from outbid._client.connection import Connection
 from outbid._client.interrupt import go_on
-from outbid._client.server_lock import Lease
+from outbid._client.server_lock import ServerLock
 from outbid._core.errors import NotFoundError, OutbidError
 from outbid.v1 import service_pb2 as pb
 
 _FOLDER = "programs"
 
-_leases: dict[Path, Lease] = {}  # locks of this program, until it ends
+_locks: dict[Path, ServerLock] = {}  # locks of this program, until it ends
 
 
 @atexit.register
 def _release_all() -> None:
-    while _leases:
-        _leases.popitem()[1].give_back()
+    while _locks:
+        _locks.popitem()[1].give_back()
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ def hold(client: Connection, sweep: str, *, new: bool) -> None:
     if client.data is None or (new and not client.passing):
         return
     path = client.data / _FOLDER / sweep
-    if path in _leases or not (new or path.exists()):
+    if path in _locks or not (new or path.exists()):
         return
     with contextlib.suppress(OSError):  # a sweep without a record is never paused
         path.parent.mkdir(exist_ok=True)
-        _leases[path] = Lease(path)
-        _leases[path].take(0)
+        _locks[path] = ServerLock(path)
+        _locks[path].take(0)
 
 
 def release(client: Connection, sweep: str) -> None:
@@ -56,8 +56,8 @@ def release(client: Connection, sweep: str) -> None:
     if client.data is None:
         return
     path = client.data / _FOLDER / sweep
-    if (lease := _leases.pop(path, None)) is not None:
-        lease.give_back()
+    if (lock := _locks.pop(path, None)) is not None:
+        lock.give_back()
         path.unlink(missing_ok=True)
 
 
@@ -76,7 +76,7 @@ def _left(folder: Path) -> Iterator[Path]:
     """Yield the files that no program has locked."""
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
-            if path not in _leases and Lease(path).unused():
+            if path not in _locks and ServerLock(path).unused():
                 yield path
 
 

@@ -19,10 +19,10 @@ except ImportError:  # a system without flock
 
 _POLL_SECONDS = 0.05
 
-_held: weakref.WeakSet[Lease] = weakref.WeakSet()
+_held: weakref.WeakSet[ServerLock] = weakref.WeakSet()
 
 
-class Lease:
+class ServerLock:
     """A shared file lock."""
 
     def __init__(self, path: Path) -> None:
@@ -95,8 +95,8 @@ class Lease:
 
 def _forget() -> None:
     """Close the locks in a forked child. They belong to the parent and end with it."""
-    for lease in list(_held):
-        lease.give_back()
+    for lock in list(_held):
+        lock.give_back()
 
 
 if hasattr(os, "register_at_fork"):

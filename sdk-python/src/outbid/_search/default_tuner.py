@@ -10,7 +10,7 @@ _LEAST = 11  # trials: TPE draws the first ten at random anyway
 _MOST = 1000  # trials, above which TPE takes longer to draw a configuration than many trials take to train
 
 
-def usual(trials: int, *, several: bool, here: bool) -> Tuner | None:
+def default_tuner(trials: int, *, several: bool, here: bool) -> Tuner | None:
     """Return the default tuner of a sweep with a limit of `trials` (0: no limit), or None if the server chooses it.
 
     The server chooses `Bayes` for one objective, following a comparison of the samplers: docs/benchmarks.md.

@@ -18,7 +18,7 @@ from outbid._client import programs
 from outbid._client.callbacks import Callback, callables
 from outbid._client.client import Client, default_client
 from outbid._client.handle import SweepHandle
-from outbid._client.missing_metric import Unmet
+from outbid._client.missing_metric import MissingMetric
 from outbid._core import function_pickle, validation
 from outbid._core.errors import as_text
 from outbid._core.limits import check_labels
@@ -29,7 +29,7 @@ from outbid._display.layout import config_texts
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
 from outbid._search.choices import Objects, restoring, sendable
-from outbid._search.default_tuner import usual
+from outbid._search.default_tuner import default_tuner
 from outbid._search.derived import drawing, split
 from outbid._search.objectives import fill_objectives
 from outbid._search.resources import (
@@ -215,7 +215,7 @@ class Sweep:
         )
         fill_objectives(spec, metric, mode)
         fill_space(spec.space, space)
-        self._usual = tuner is None  # the default depends on where the server is
+        self._uses_default = tuner is None  # the default depends on where the server is
         spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
         fill_points(spec, points, self._objects.send_all)
         self._earlier = warm_start
@@ -308,7 +308,7 @@ class Sweep:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         called = (*callables("callbacks", callbacks), *self._loggers, *callables("loggers", loggers))
         if isinstance(self._train, Stopping):
-            called = (*called, Unmet(self._train.names))
+            called = (*called, MissingMetric(self._train.names))
         if timeout is not None:
             validation.number("run: timeout", timeout)
         handle = self.submit(client)
@@ -388,8 +388,8 @@ class Sweep:
         spec = pb.SweepSpec()
         spec.CopyFrom(self._spec)
         here = client is not None and client.local
-        if self._usual:
-            tuner = usual(spec.limits.trials, several=bool(spec.objectives), here=here)
+        if self._uses_default:
+            tuner = default_tuner(spec.limits.trials, several=bool(spec.objectives), here=here)
             chosen = pb.Tuner() if tuner is None else tuner.to_proto()
             chosen.points.extend(spec.tuner.points)
             spec.tuner.CopyFrom(chosen)

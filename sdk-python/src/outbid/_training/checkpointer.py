@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from outbid._training import tensors
-from outbid._training.session import Link
+from outbid._training.session import WorkerSession
 from outbid.v1 import session_pb2
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class _Weights:
     metric: float | None
 
 
-class Keeper:
+class Checkpointer:
     """Holds a trial's newest weights, writes them when needed, and tracks whether they are stored."""
 
-    def __init__(self, assignment: session_pb2.TrialAssignment, link: Link) -> None:
+    def __init__(self, assignment: session_pb2.TrialAssignment, session: WorkerSession) -> None:
         self._a = assignment
-        self._link = link
+        self._session = session
         self._held: _Weights | None = None
         self._offered: _Weights | None = None
         self._offers = 0
@@ -156,5 +156,5 @@ class Keeper:
         self._offered = weights
         if weights is self._best:
             self._best = None
-        self._link.send(session_pb2.AttachRequest(saved=saved))
+        self._session.send(session_pb2.AttachRequest(saved=saved))
         return True

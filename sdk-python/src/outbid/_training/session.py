@@ -44,7 +44,7 @@ Incoming = session_pb2.AttachResponse | Terminate | Poke
 _Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report]
 
 
-class Link(Protocol):
+class WorkerSession(Protocol):
     """The part of a session that a trial uses."""
 
     inbox: queue.SimpleQueue[Incoming]
@@ -56,7 +56,7 @@ class Link(Protocol):
         """Queue a report."""
 
 
-class Attached(Link, Protocol):
+class Attached(WorkerSession, Protocol):
     """A session that can be closed."""
 
     def close(self) -> None:

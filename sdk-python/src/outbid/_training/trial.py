@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from outbid._core.errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one_line
 from outbid._core.limits import check_report, room
 from outbid._training import notes, tensors
-from outbid._training.checkpointer import Keeper
+from outbid._training.checkpointer import Checkpointer
 from outbid._training.config import Config, parse_config
 from outbid._training.metrics import is_number, metric_values, step_number
 from outbid._training.opaque import unpack
-from outbid._training.session import Incoming, Link, Poke, Terminate
+from outbid._training.session import Incoming, Poke, Terminate, WorkerSession
 from outbid.v1 import bus_pb2, event_pb2, session_pb2
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Trial:
     step number `step`, and what it reports and saves is the state after it.
     """
 
-    def __init__(self, assignment: session_pb2.TrialAssignment, link: Link) -> None:
+    def __init__(self, assignment: session_pb2.TrialAssignment, session: WorkerSession) -> None:
         self._a = assignment
-        self._link = link
+        self._session = session
         self._fork = assignment.fork
         self._config = parse_config(assignment.config_json)
         self._lock = threading.RLock()
@@ -79,7 +79,7 @@ class Trial:
         self._seq = 0
         self._reported = False
         self._noted: dict[str, str] = {}  # attributes to send with the next report
-        self._keeper = Keeper(assignment, link)
+        self._checkpointer = Checkpointer(assignment, session)
         self._skipped_save = False
         self._unsaved: Any = None  # the newest step's weights, which were not requested yet
         self._late = False
@@ -218,7 +218,12 @@ class Trial:
         with self._lock:
             self._drain()
             upcoming = self._body if self._body is not None else self._step + 1
-            due = self._ending() or self._keeper.due or 0 < self._target <= upcoming or self._keeper.is_best(upcoming)
+            due = (
+                self._ending()
+                or self._checkpointer.due
+                or 0 < self._target <= upcoming
+                or self._checkpointer.is_best(upcoming)
+            )
             self._skipped_save = not due
             return due
 
@@ -246,7 +251,7 @@ class Trial:
             if not self._uses_steps:
                 self._uses_steps = True
                 self._step = self._a.start_step
-                self._keeper.name(self._step)
+                self._checkpointer.name(self._step)
         return _Steps(self)
 
     def report(
@@ -284,9 +289,9 @@ class Trial:
                     self._send(event_pb2.Report(attributes=report.attributes), self._known)
                     report.ClearField("attributes")
             self._known = step
-            self._keeper.name(step)
+            self._checkpointer.name(step)
             if self._a.metric in values:
-                self._keeper.measured(step, values[self._a.metric])
+                self._checkpointer.measured(step, values[self._a.metric])
             self._send(report, step)
             self._reported = True
             self._enough = self._enough or (self._stop is not None and bool(self._stop(step, values)))
@@ -337,7 +342,7 @@ class Trial:
         with self._lock:
             # Before the first report of a loop without steps() the step is unknown; the report will name it.
             step = self._body if self._body is not None else self._step if self._uses_steps else None
-            self._keeper.hold(step, weights, metadata, copy=copy)
+            self._checkpointer.hold(step, weights, metadata, copy=copy)
             self._known = max(self._known, step or 0)
             self._skipped_save = False
             self._unsaved = None
@@ -361,7 +366,7 @@ class Trial:
         """Announce once that this fork begins its first step in the fork slot; before, it has nothing to save."""
         if self._a.HasField("part") and not self._begun:
             self._begun = True
-            self._link.send(session_pb2.AttachRequest(began=session_pb2.ProcessBegan(fork=self._fork)))
+            self._session.send(session_pb2.AttachRequest(began=session_pb2.ProcessBegan(fork=self._fork)))
 
     def _boundary(self) -> bool:
         """Between two steps, save if asked and wait at the target. Returns whether to train on."""
@@ -380,10 +385,10 @@ class Trial:
                 self._secure()
                 break
             if not at_target:
-                if self._keeper.due:
-                    self._keeper.offer()
-                elif self._keeper.best_passed:
-                    self._keeper.offer_best()
+                if self._checkpointer.due:
+                    self._checkpointer.offer()
+                elif self._checkpointer.best_passed:
+                    self._checkpointer.offer_best()
                 return True
             self._secure()
             if self._ending() or self._target > self._step or self._target == 0:
@@ -391,7 +396,7 @@ class Trial:
             if self._reached != self._step:
                 self._reached = self._step
                 reached = session_pb2.ProcessReached(fork=self._fork, step=self._step)
-                self._link.send(session_pb2.AttachRequest(reached=reached))
+                self._session.send(session_pb2.AttachRequest(reached=reached))
             self._wait(None)
         self._obeyed = True
         return False
@@ -426,7 +431,7 @@ class Trial:
         """Announce that the training code has returned or raised."""
         with self._lock:
             self._drain()
-            self._keeper.name(self._known)
+            self._checkpointer.name(self._known)
             if not error and not self._obeyed:
                 self._keep_unsaved()
             self._send_noted()
@@ -444,13 +449,13 @@ class Trial:
                 ordered=ordered and not error,
                 pruned=self._pruned and not error,
             )
-            self._link.send(session_pb2.AttachRequest(ended=ended))
+            self._session.send(session_pb2.AttachRequest(ended=ended))
 
     def _keep_unsaved(self) -> None:
         """Keep the last weights of a library that ended training by itself, such as by early stopping."""
         if self._unsaved is not None:
             try:
-                self._keeper.hold(self._known, self._unsaved, None, copy=False)
+                self._checkpointer.hold(self._known, self._unsaved, None, copy=False)
             except (TypeError, ValueError) as failure:  # the trial is complete nevertheless
                 print(f"outbid: trial {self.id} keeps no checkpoint: {one_line(failure)}", file=sys.stderr, flush=True)
 
@@ -460,7 +465,7 @@ class Trial:
         report.seq, report.step = self._seq, step
         report.time.GetCurrentTime()
         report.train_seconds = self._trained + time.monotonic() - self._since
-        self._link.report(self._fork, report)
+        self._session.report(self._fork, report)
 
     def _send_noted(self) -> None:
         """Send pending attributes, if any, in a separate report."""
@@ -493,7 +498,7 @@ class Trial:
         """Process all messages that the worker has sent."""
         while True:
             try:
-                self._take(self._link.inbox.get_nowait())
+                self._take(self._session.inbox.get_nowait())
             except queue.Empty:
                 return
 
@@ -502,13 +507,13 @@ class Trial:
         waited = time.monotonic()
         self._trained += waited - self._since
         try:
-            self._take(self._link.inbox.get(timeout=timeout))
+            self._take(self._session.inbox.get(timeout=timeout))
         except queue.Empty:
             pass
         finally:
             self._since = time.monotonic()
             # Waiting must not count towards the next periodic save either.
-            self._keeper.postpone(self._since - waited)
+            self._checkpointer.postpone(self._since - waited)
         self._drain()
 
     def _take(self, message: Incoming) -> None:
@@ -521,11 +526,11 @@ class Trial:
         elif message.HasField("directive") and message.directive.fork == self._fork:
             self._follow(message.directive)
         elif message.HasField("save_done") and message.save_done.fork == self._fork:
-            self._keeper.stored(message.save_done)
+            self._checkpointer.stored(message.save_done)
 
     def _follow(self, directive: session_pb2.Directive) -> None:
         if directive.save:
-            self._keeper.ask()
+            self._checkpointer.ask()
         if directive.verdict == bus_pb2.VERDICT_TRAIN:
             # With until_step 0 the training code ends by itself. After a signal to exit, no directive reverses it.
             self._target = directive.until_step
@@ -538,19 +543,19 @@ class Trial:
         """Return when the newest weights are stored, the trial must stop, or `patience` seconds have passed."""
         pause = _FIRST_RETRY
         deadline = math.inf if patience is None else time.monotonic() + patience
-        while self._verdict != bus_pb2.VERDICT_STOP and self._keeper.pending:
+        while self._verdict != bus_pb2.VERDICT_STOP and self._checkpointer.pending:
             left = deadline - time.monotonic()
             if left <= 0:
                 return
-            if self._keeper.offered:
+            if self._checkpointer.offered:
                 self._wait(None if left == math.inf else left)
                 continue
-            if self._keeper.error:
+            if self._checkpointer.error:
                 self._rest(min(pause, left))
                 pause = min(2 * pause, _LAST_RETRY)
                 if self._verdict == bus_pb2.VERDICT_STOP:
                     return
-            self._keeper.offer()
+            self._checkpointer.offer()
 
     def _rest(self, seconds: float) -> None:
         """Wait for `seconds`, or until the trial must stop."""

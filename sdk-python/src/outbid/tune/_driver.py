@@ -25,8 +25,8 @@ from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, 
 from outbid.tune._controller import Experiment, pack
 from outbid.tune._encoding import keep_large
 from outbid.tune._errors import TuneError, unsupported
-from outbid.tune._missing_checkpoints import Unsaved
-from outbid.tune._missing_metric import Criteria
+from outbid.tune._missing_checkpoints import MissingCheckpoints
+from outbid.tune._missing_metric import MissingMetric
 from outbid.tune._object_store import resolve
 from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of
 from outbid.tune._record import Begun, Run, collect
@@ -140,7 +140,7 @@ def resubmit(
 
 def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
     """Wait for the end of an experiment and call its callbacks."""
-    watch, criteria, unsaved = Watch(made, tune, run), Criteria(made.plan.stop), Unsaved(tune.scheduler)
+    watch, criteria, unsaved = Watch(made, tune, run), MissingMetric(made.plan.stop), MissingCheckpoints(tune.scheduler)
     display: Display = NoDisplay()
     fail_fast: Any = run.failure_config and run.failure_config.fail_fast
     before = {n for n, t in made.infos.items() if t.state == "failed"}  # failed before this run

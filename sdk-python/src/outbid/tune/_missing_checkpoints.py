@@ -12,7 +12,7 @@ from outbid.tune._trial import Trial
 from outbid.tune.schedulers import FIFOScheduler
 
 
-class Unsaved:
+class MissingCheckpoints:
     """Warns once per run if a trial that the scheduler paused or cloned continues without a checkpoint."""
 
     def __init__(self, scheduler: Any) -> None:

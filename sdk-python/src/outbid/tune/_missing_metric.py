@@ -11,7 +11,7 @@ from outbid.tune._session import UNSENT
 from outbid.tune._trial import Trial, flatten
 
 
-class Criteria:
+class MissingMetric:
     """The criteria of a run. Unreported ones are warned about at the first result, like in Ray, and at the end."""
 
     def __init__(self, stop: Any) -> None:

@@ -121,13 +121,13 @@ def test_it_lives_as_long_as_its_last_client(binary: Path, tmp_path: Path, monke
 def test_a_server_that_ends_is_waited_for(binary: Path, tmp_path: Path) -> None:
     server = LocalServer(tmp_path)
     server.url()
-    assert server._lease.free()
+    assert server._lock.free()
     with (tmp_path / "clients").open("r+") as ending:
-        server._lease.give_back()
-        server._lease = server_lock.Lease(tmp_path / "other")  # stop() must not see this
+        server._lock.give_back()
+        server._lock = server_lock.ServerLock(tmp_path / "other")  # stop() must not see this
         fcntl.flock(ending, fcntl.LOCK_EX)
-        assert not server_lock.Lease(tmp_path / "clients").free()
-        assert not server_lock.Lease(tmp_path / "clients").take(0.1)
+        assert not server_lock.ServerLock(tmp_path / "clients").free()
+        assert not server_lock.ServerLock(tmp_path / "clients").take(0.1)
     os.kill(pid_of(tmp_path), signal.SIGKILL)
     server.stop()
 
@@ -282,8 +282,8 @@ def test_the_package_is_the_command_too(binary: Path, tmp_path: Path) -> None:
 def test_sweeps_whose_program_runs_are_not_left(tmp_path: Path) -> None:
     (tmp_path / "ended-1").touch()
     code = (
-        "import pathlib, sys; from outbid._client.server_lock import Lease; lease = Lease(pathlib.Path(sys.argv[1])); "
-        "assert lease.take(0); print(flush=True); sys.stdin.read()"
+        "import pathlib, sys; from outbid._client.server_lock import ServerLock; "
+        "lock = ServerLock(pathlib.Path(sys.argv[1])); assert lock.take(0); print(flush=True); sys.stdin.read()"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(local_server.__file__).parents[2])}
     command = [sys.executable, "-c", code, str(tmp_path / "runs-1")]
