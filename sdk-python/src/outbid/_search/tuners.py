@@ -463,9 +463,14 @@ def _sampler(tuner: Tuner, value: Any, own: str = "random") -> str:
 _PRIOR = 'prior must be an Optuna study, a result such as ob.load("digits-1"), or dicts with params and value'
 
 
+def is_study(thing: Any) -> bool:
+    """Return whether a value is an Optuna study, without importing Optuna."""
+    return hasattr(thing, "get_trials") and hasattr(thing, "directions")
+
+
 def known_trials(prior: Any) -> list[dict[str, Any]]:
     """Return earlier trials as dicts; `prior` is an Optuna study, a result, or such dicts."""
-    if hasattr(prior, "get_trials") and hasattr(prior, "directions"):
+    if is_study(prior):
         done = (t for t in prior.get_trials(deepcopy=False) if t.state.name == "COMPLETE" and len(t.values) == 1)
         return [{"params": dict(t.params), "value": t.value} for t in done]
     if hasattr(prior, "sweep") and hasattr(prior, "trials"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from outbid._client.handle import SweepHandle
 from outbid._results.result import Result
 from outbid._search.space import to_value
-from outbid._search.tuners import known_trials
+from outbid._search.tuners import is_study, known_trials
 from outbid.plugin._space import Space as Known
 from outbid.v1 import sweep_pb2 as pb
 
@@ -63,7 +63,7 @@ def _rows(points: Any) -> Any:
 def check_earlier(earlier: Any) -> None:
     """Raise TypeError for an invalid `warm_start`."""
     for one in _several(earlier):
-        if not isinstance(one, (Result, SweepHandle, str)) and not _is_study(one):
+        if not isinstance(one, (Result, SweepHandle, str)) and not is_study(one):
             raise TypeError(
                 "warm_start must be a result, a handle or the id of a sweep, an Optuna study, or several of these, "
                 f"got {one!r:.80}"
@@ -91,7 +91,7 @@ def start_warm(spec: pb.SweepSpec, earlier: WarmStart, load: Callable[[str], Res
 
 def _earlier(one: Any, spec: pb.SweepSpec, load: Callable[[str], Result]) -> Any:
     """Return a study or the result of an earlier sweep. Raises ValueError if its metric or mode differs."""
-    if _is_study(one):
+    if is_study(one):
         if len(one.directions) != 1:
             raise ValueError(f"warm_start: the study {one.study_name!r} has {len(one.directions)} objectives, not one")
         mode = "max" if one.direction.name == "MAXIMIZE" else "min"
@@ -105,10 +105,6 @@ def _earlier(one: Any, spec: pb.SweepSpec, load: Callable[[str], Result]) -> Any
             f"but this sweep {spec.mode} {spec.metric}"
         )
     return result
-
-
-def _is_study(one: Any) -> bool:
-    return hasattr(one, "get_trials") and hasattr(one, "directions")
 
 
 def fitting(space: Known, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from outbid._core.errors import MissingExtraError
+from outbid._core.optional import optional
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from outbid._training.trial import Trial
 
 __all__ = ["keras", "lightgbm", "lightning", "load_keras", "load_torch", "transformers", "xgboost"]
+
+LIGHTNING = ("lightning.pytorch.callbacks", "pytorch_lightning.callbacks")
+"""The modules of Lightning's callbacks, under the package's present name and its old one."""
 
 
 def xgboost(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
@@ -22,23 +25,25 @@ def xgboost(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool
     additional names to these, such as {"loss": "valid-logloss"}. With `save` the booster is saved whenever a checkpoint
     is needed; `xgb_model=trial.checkpoint()` continues from it.
     """
-    try:
-        from xgboost.callback import TrainingCallback
-    except ImportError:
-        raise MissingExtraError("callbacks.xgboost needs xgboost: pip install xgboost") from None
+    base: Any = optional("callbacks.xgboost", "xgboost.callback").TrainingCallback
 
-    class Callback(TrainingCallback):  # type: ignore[misc]
+    class Callback(base):  # type: ignore[misc]
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             values: dict[str, float] = {}
-            for data, measured in evals_log.items():
-                for name, history in measured.items():
-                    value = history[-1][0] if isinstance(history[-1], tuple) else history[-1]
-                    values[f"{data}-{name}"] = values[name] = float(value)
+            for data, name, value in xgboost_values(evals_log):
+                values[f"{data}-{name}"] = values[name] = float(value)
             done = model.num_boosted_rounds()
             _step(trial, values, metric, done, model if save and not hasattr(model, "cvfolds") else None)
             return False
 
     return Callback()
+
+
+def xgboost_values(evals_log: Mapping[str, Mapping[str, Sequence[Any]]]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the data set, the metric and the value of each of XGBoost's last evaluations; for xgboost.cv, the mean."""
+    for data, measured in evals_log.items():
+        for name, history in measured.items():
+            yield data, name, history[-1][0] if isinstance(history[-1], tuple) else history[-1]
 
 
 def lightgbm(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Callable[[Any], None]:
@@ -64,12 +69,9 @@ def keras(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool =
     After a pause, `model.fit(..., initial_epoch=trial.start_step)` continues counting; call
     `ob.callbacks.load_keras(trial, model)` before it to restore the saved weights.
     """
-    try:
-        from keras.callbacks import Callback as Base  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtraError("callbacks.keras needs keras: pip install keras") from None
+    base: Any = optional("callbacks.keras", "keras.callbacks").Callback
 
-    class Callback(Base):  # type: ignore[misc]
+    class Callback(base):  # type: ignore[misc]
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             values = {name: float(value) for name, value in (logs or {}).items()}
             weights = {f"w{i}": w for i, w in enumerate(self.model.get_weights())} if save else None
@@ -102,15 +104,9 @@ def lightning(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bo
     The module's `state_dict()` is saved; `ob.callbacks.load_torch(trial, module)` before `fit` continues from it. Then
     `max_epochs` must be the remaining steps: the sweep's steps minus `trial.start_step`.
     """
-    try:
-        from lightning.pytorch.callbacks import Callback as Base  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        try:
-            from pytorch_lightning.callbacks import Callback as Base  # type: ignore[import-not-found, unused-ignore]
-        except ImportError:
-            raise MissingExtraError("callbacks.lightning needs lightning: pip install lightning") from None
+    base: Any = optional("callbacks.lightning", *LIGHTNING).Callback
 
-    class Callback(Base):  # type: ignore[misc]
+    class Callback(base):  # type: ignore[misc]
         def __init__(self) -> None:
             self._done = trial.start_step
 
@@ -129,12 +125,9 @@ def transformers(trial: Trial, *, metric: Mapping[str, str] | None = None, save:
 
     The model's `state_dict()` is saved; `ob.callbacks.load_torch(trial, model)` before `train` continues from it.
     """
-    try:
-        from transformers import TrainerCallback as Base  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtraError("callbacks.transformers needs transformers: pip install transformers") from None
+    base: Any = optional("callbacks.transformers", "transformers").TrainerCallback
 
-    class Callback(Base):  # type: ignore[misc]
+    class Callback(base):  # type: ignore[misc]
         def __init__(self) -> None:
             self._done = trial.start_step
 

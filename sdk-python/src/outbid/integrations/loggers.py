@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from outbid._client.callbacks import Callback
 from outbid._core.errors import MissingExtraError, one_line
+from outbid._core.optional import optional
 from outbid._core.user_warning import warn_user
 from outbid._results.model import Report, SweepInfo, TrialResult, flatten
 
@@ -78,11 +79,7 @@ class TensorBoard(Logger):
 
     def __init__(self, directory: str | Path = "runs") -> None:
         super().__init__()
-        try:
-            from tensorboard.summary.writer import event_file_writer
-        except ImportError:
-            raise MissingExtraError("loggers.TensorBoard needs tensorboard: pip install tensorboard") from None
-        self._writer = event_file_writer.EventFileWriter
+        self._writer = optional("loggers.TensorBoard", "tensorboard.summary.writer.event_file_writer").EventFileWriter
         self._directory = Path(directory)
         self._open: dict[str, Any] = {}
 
@@ -142,11 +139,7 @@ class MLflow(Logger):
 
     def __init__(self, uri: str | None = None, *, experiment: str = "outbid") -> None:
         super().__init__()
-        try:
-            from mlflow import MlflowClient
-        except ImportError:
-            raise MissingExtraError("loggers.MLflow needs mlflow: pip install mlflow") from None
-        self._client = MlflowClient(tracking_uri=uri)
+        self._client = optional("loggers.MLflow", "mlflow").MlflowClient(tracking_uri=uri)
         self._name = experiment
         self._experiment = self._parent = ""
         self._metric = ""
@@ -156,8 +149,7 @@ class MLflow(Logger):
 
     def begin(self, sweep: SweepInfo) -> None:
         """Create or find the sweep's run."""
-        found = self._client.get_experiment_by_name(self._name)
-        self._experiment = found.experiment_id if found else self._client.create_experiment(self._name)
+        self._experiment = mlflow_experiment(self._client, self._name)
         self._metric = sweep.metric
         runs = self._client.search_runs([self._experiment], f"tags.`outbid.sweep` = '{sweep.id}'", max_results=50_000)
         there = {run.data.tags.get("outbid.trial", ""): run.info.run_id for run in runs}
@@ -235,11 +227,7 @@ class WandB(Logger):
         dir: str | None = None,
     ) -> None:
         super().__init__()
-        try:
-            import wandb
-        except ImportError:
-            raise MissingExtraError("loggers.WandB needs wandb: pip install wandb") from None
-        self._wandb = wandb
+        self._wandb = optional("loggers.WandB", "wandb")
         self._settings: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "dir": dir}
         self._runs: dict[str, Any] = {}
 
@@ -275,6 +263,12 @@ class WandB(Logger):
                 **self._settings,
             )
         return self._runs[trial.id]
+
+
+def mlflow_experiment(client: Any, name: str) -> str:
+    """Return the id of an MLflow experiment, which is created if it does not exist."""
+    found = client.get_experiment_by_name(name)
+    return str(found.experiment_id if found else client.create_experiment(name))
 
 
 def _allowed(name: str) -> str:

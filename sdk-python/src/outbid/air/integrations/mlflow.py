@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from outbid._core.errors import MissingExtraError
+from outbid._core.optional import optional
+from outbid.integrations.loggers import mlflow_experiment
 from outbid.tune import _session
 from outbid.tune._trial import Trial, flatten
 from outbid.tune.logger import LoggerCallback
 
 
 def _mlflow() -> Any:
-    try:
-        import mlflow
-    except ImportError:
-        raise MissingExtraError("MLflowLoggerCallback needs mlflow: pip install mlflow") from None
-    return mlflow
+    return optional("MLflowLoggerCallback", "mlflow")
+
+
+def _settings(name: str | None, token: str | None) -> str:
+    """Return the name of the experiment, and use the token for all calls of this process."""
+    if token:
+        os.environ["MLFLOW_TRACKING_TOKEN"] = token
+    return name or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
 
 
 class MLflowLoggerCallback(LoggerCallback):
@@ -41,15 +46,9 @@ class MLflowLoggerCallback(LoggerCallback):
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
         """Open the experiment."""
-        import os
-
-        if self._token:
-            os.environ["MLFLOW_TRACKING_TOKEN"] = self._token
-        client = _mlflow().tracking.MlflowClient(self.tracking_uri, self.registry_uri)
-        name = self.experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
-        found = client.get_experiment_by_name(name)
-        self._client = client
-        self._experiment = found.experiment_id if found else client.create_experiment(name)
+        name = _settings(self.experiment_name, self._token)
+        self._client = _mlflow().tracking.MlflowClient(self.tracking_uri, self.registry_uri)
+        self._experiment = mlflow_experiment(self._client, name)
 
     def log_trial_start(self, trial: Trial) -> None:
         """Start a run."""
@@ -93,21 +92,15 @@ def setup_mlflow(
 
     Defaults are read from config["mlflow"], like Ray until 2.4.
     """
-    import os
-
     mlflow = _mlflow()
     config = dict(config or {})
     old = config.pop("mlflow", None) or {}
     tracking_uri, experiment_id = tracking_uri or old.get("tracking_uri"), experiment_id or old.get("experiment_id")
-    experiment_name = experiment_name or old.get("experiment_name")
-    tracking_token = tracking_token or old.get("token")
-    if tracking_token:
-        os.environ["MLFLOW_TRACKING_TOKEN"] = tracking_token
+    name = _settings(experiment_name or old.get("experiment_name"), tracking_token or old.get("token"))
     if tracking_uri:
         mlflow.set_tracking_uri(tracking_uri)
     if registry_uri:
         mlflow.set_registry_uri(registry_uri)
-    name = experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
     if experiment_id is None and mlflow.get_experiment_by_name(name) is None:
         if not create_experiment_if_not_exists:
             raise ValueError(

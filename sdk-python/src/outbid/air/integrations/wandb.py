@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from outbid._core.errors import MissingExtraError
+from outbid._core.optional import optional
 from outbid.tune import _session
 from outbid.tune._trial import Trial, flatten
 from outbid.tune.logger import LoggerCallback
@@ -15,11 +15,13 @@ _LEFT_OUT = frozenset({"config", "date", "done", "hostname", "node_ip", "pid", "
 
 
 def _wandb() -> Any:
-    try:
-        import wandb
-    except ImportError:
-        raise MissingExtraError("WandbLoggerCallback needs wandb: pip install wandb") from None
-    return wandb
+    return optional("WandbLoggerCallback", "wandb")
+
+
+def _log_in(key: str | None, file: str | None) -> None:
+    """Use an API key, or the one in a file, for all runs of this process."""
+    if key := Path(file).expanduser().read_text().strip() if file else key:
+        os.environ["WANDB_API_KEY"] = key
 
 
 class WandbLoggerCallback(LoggerCallback):
@@ -40,9 +42,7 @@ class WandbLoggerCallback(LoggerCallback):
     ) -> None:
         self.project, self.group, self._more = project or os.environ.get("WANDB_PROJECT_NAME"), group, kwargs
         self._excludes, self._log_config, self._upload = set(excludes or ()), log_config, upload_checkpoints
-        key = Path(api_key_file).expanduser().read_text().strip() if api_key_file else api_key
-        if key:
-            os.environ["WANDB_API_KEY"] = key
+        _log_in(api_key, api_key_file)
         self._runs: dict[str, Any] = {}
 
     def log_trial_start(self, trial: Trial) -> None:
@@ -89,11 +89,8 @@ def setup_wandb(
     """Start a run in a trial, and return it; config["wandb"] may contain arguments, like in Ray until 2.4."""
     config = dict(config or {})
     old = dict(config.pop("wandb", None) or {})
-    api_key, api_key_file = api_key or old.pop("api_key", None), api_key_file or old.pop("api_key_file", None)
+    _log_in(api_key or old.pop("api_key", None), api_key_file or old.pop("api_key_file", None))
     kwargs = {**old, **kwargs}
-    key = Path(api_key_file).expanduser().read_text().strip() if api_key_file else api_key
-    if key:
-        os.environ["WANDB_API_KEY"] = key
     trial = _session.current.trial if _session.current else None
     named = {"id": trial.trial_id, "name": str(trial), "group": trial.trainable_name} if trial else {}
     return _wandb().init(**{**named, "config": config, "reinit": "finish_previous", **kwargs})

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from outbid._core.errors import MissingExtraError
-from outbid.tune import _session
-from outbid.tune._checkpoint import Checkpoint
+from outbid._core.optional import optional
+from outbid.tune.integration._reports import names_of, report
 
-try:
-    from keras.callbacks import Callback
-except ImportError:
-    raise MissingExtraError("outbid.tune.integration.keras needs keras") from None
+Callback: Any = optional("outbid.tune.integration.keras", "keras.callbacks").Callback
 
 _HOOKS = ("epoch_begin", "epoch_end", "train_batch_begin", "train_batch_end", "test_end", "train_end")
 
@@ -29,8 +23,7 @@ class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
         filename: str = "model.keras",
     ) -> None:
         super().__init__()
-        names = [metrics] if isinstance(metrics, str) else metrics
-        self._names = {n: n for n in names} if isinstance(names, list) else names
+        self._names = names_of(metrics)
         self._filename = filename
         self._saving = [checkpoint_on] if isinstance(checkpoint_on, str) else checkpoint_on
         for hook in {
@@ -46,12 +39,7 @@ class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
             found = kwargs.get("logs") or (args[-1] if args and isinstance(args[-1], dict) else {})
             names = self._names or {name: name for name in found}
             metrics = {name: float(found[source]) for name, source in names.items() if source in found}
-            if hook not in self._saving:
-                _session.report(metrics)
-                return
-            with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
-                self.model.save(str(Path(place, self._filename)))
-                _session.report(metrics, checkpoint=Checkpoint(place))
+            report(metrics, self._filename, self.model.save if hook in self._saving else None)
 
         return handle
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from outbid.tune._absent_names import absent
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune.integration._boosting import Reports
+from outbid.tune.integration._reports import Rounds
 
 
 class TuneReportCheckpointCallback:
@@ -26,7 +26,7 @@ class TuneReportCheckpointCallback:
         checkpoint_at_end: bool = True,
         results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        self._reports = Reports(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+        self._rounds = Rounds(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
 
     def __call__(self, env: Any) -> None:
         """Report a round."""
@@ -36,7 +36,7 @@ class TuneReportCheckpointCallback:
             found[f"{data}-{name}" + ("-mean" if len(rest) > 1 else "")] = value
             if len(rest) > 1:  # of lightgbm.cv
                 found[f"{data}-{name}-stdv"] = rest[1]
-        self._reports.round(env.iteration, found, env.model, last=env.iteration + 1 == env.end_iteration)
+        self._rounds.round(env.iteration, found, env.model, last=env.iteration + 1 == env.end_iteration)
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:

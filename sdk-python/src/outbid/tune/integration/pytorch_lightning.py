@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from outbid._core.errors import MissingExtraError
-from outbid.tune import _session
-from outbid.tune._checkpoint import Checkpoint
+from outbid._core.optional import optional
+from outbid.integrations.frameworks import LIGHTNING
+from outbid.tune.integration._reports import names_of, report
 
-try:
-    from lightning.pytorch.callbacks import Callback
-except ImportError:
-    try:
-        from pytorch_lightning.callbacks import Callback
-    except ImportError:
-        raise MissingExtraError("outbid.tune.integration.pytorch_lightning needs lightning") from None
+Callback: Any = optional("outbid.tune.integration.pytorch_lightning", *LIGHTNING).Callback
 
 
 class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
@@ -29,8 +21,7 @@ class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
         save_checkpoints: bool = True,
         on: str | list[str] = "validation_end",
     ) -> None:
-        names = [metrics] if isinstance(metrics, str) else metrics
-        self._names = {n: n for n in names} if isinstance(names, list) else names
+        self._names = names_of(metrics)
         self._filename, self._save = filename, save_checkpoints
         for hook in [on] if isinstance(on, str) else on:
             if not hasattr(Callback, f"on_{hook}"):
@@ -43,14 +34,8 @@ class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
         found = trainer.callback_metrics
         names = self._names or {name: name for name in found}
         metrics = {name: found[source].item() for name, source in names.items() if source in found}
-        if not metrics:
-            return
-        if not self._save:
-            _session.report(metrics)
-            return
-        with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
-            trainer.save_checkpoint(str(Path(place, self._filename)))
-            _session.report(metrics, checkpoint=Checkpoint(place))
+        if metrics:
+            report(metrics, self._filename, trainer.save_checkpoint if self._save else None)
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):

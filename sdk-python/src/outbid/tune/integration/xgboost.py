@@ -8,9 +8,10 @@ from typing import Any
 
 import xgboost
 
+from outbid.integrations.frameworks import xgboost_values
 from outbid.tune._absent_names import absent
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune.integration._boosting import Reports
+from outbid.tune.integration._reports import Rounds
 
 
 class TuneReportCheckpointCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
@@ -26,19 +27,19 @@ class TuneReportCheckpointCallback(xgboost.callback.TrainingCallback):  # type: 
         checkpoint_at_end: bool = True,
         results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        self._reports = Reports(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+        self._rounds = Rounds(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
         self._round = -1
 
     def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[Any]]]) -> bool:
         """Report a round."""
-        found = {f"{data}-{name}": _last(values) for data, by in evals_log.items() for name, values in by.items()}
+        found = {f"{data}-{name}": value for data, name, value in xgboost_values(evals_log)}
         self._round = epoch
-        self._reports.round(epoch, found, model)
+        self._rounds.round(epoch, found, model)
         return False
 
     def after_training(self, model: Any) -> Any:
         """Report the model."""
-        self._reports.end(self._round, model)
+        self._rounds.end(self._round, model)
         return model
 
     @classmethod
@@ -55,11 +56,6 @@ class TuneReportCallback(TuneReportCheckpointCallback):
 
     def __init__(self, metrics: Any = None, results_postprocessing_fn: Any = None) -> None:
         super().__init__(metrics, checkpoint_at_end=False, results_postprocessing_fn=results_postprocessing_fn)
-
-
-def _last(values: list[Any]) -> Any:
-    value = values[-1]
-    return value[0] if isinstance(value, tuple) else value  # a mean and its deviation from xgboost.cv
 
 
 RayTrainReportCallback = TuneReportCheckpointCallback

@@ -1,8 +1,7 @@
-"""The common part of the callbacks for XGBoost and LightGBM."""
+"""The common part of the callbacks: the names of reported metrics, and models as checkpoints."""
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,8 +11,24 @@ from outbid.tune import _session
 from outbid.tune._checkpoint import Checkpoint
 
 
-class Reports:
-    """Reports metrics after each round, and periodically a model."""
+def names_of(metrics: str | list[str] | dict[str, str] | None) -> Mapping[str, str] | None:
+    """Return the library's names of the metrics to report, by the names to report; None for all."""
+    names = [metrics] if isinstance(metrics, str) else metrics
+    return {name: name for name in names} if isinstance(names, list) else names
+
+
+def report(metrics: dict[str, Any], filename: str, save: Callable[[str], Any] | None) -> None:
+    """Report metrics, with the file that `save` writes as checkpoint."""
+    if save is None:
+        _session.report(metrics)
+        return
+    with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
+        save(str(Path(place, filename)))
+        _session.report(metrics, checkpoint=Checkpoint(place))
+
+
+class Rounds:
+    """Reports metrics after each round of boosting, and periodically a model."""
 
     def __init__(
         self,
@@ -23,8 +38,7 @@ class Reports:
         checkpoint_at_end: bool,
         processing: Callable[[dict[str, Any]], dict[str, Any]] | None,
     ) -> None:
-        names = [metrics] if isinstance(metrics, str) else metrics
-        self._names: Mapping[str, str] | None = {n: n for n in names} if isinstance(names, list) else names
+        self._names = names_of(metrics)
         self._filename, self._every, self._at_end, self._processing = filename, frequency, checkpoint_at_end, processing
         self._saved = -1
         self._last: dict[str, Any] = {}
@@ -36,7 +50,7 @@ class Reports:
         if (self._every and (number + 1) % self._every == 0) or (last and self._at_end):
             self._save(number, model)
         else:
-            _session.report(self._last)
+            report(self._last, self._filename, None)
 
     def end(self, number: int, model: Any) -> None:
         """Report the model of the last round if it was not reported, because the round was not known to be the last."""
@@ -44,12 +58,5 @@ class Reports:
             self._save(number, model)
 
     def _save(self, number: int, model: Any) -> None:
-        with self._written(model) as place:
-            self._saved = number
-            _session.report(self._last, checkpoint=Checkpoint(place))
-
-    @contextlib.contextmanager
-    def _written(self, model: Any) -> Any:
-        with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
-            model.save_model(str(Path(place, self._filename)))
-            yield place
+        self._saved = number
+        report(self._last, self._filename, model.save_model)
