@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -256,7 +257,7 @@ func (s *Server) noteRefusal(cred credentials) {
 	}
 	s.mu.Unlock()
 	for _, t := range tell {
-		t.Note("it opens more connections to its worker than the 16 that are allowed at a time; further ones are closed at once")
+		t.Note(fmt.Sprintf("it opens more connections to its worker than the %d that are allowed at a time; further ones are closed at once", maxConns))
 	}
 	if len(tell) > 0 {
 		s.cfg.Logger.Warn("a trial opens too many connections to its worker; they are closed", slog.Uint64("user", uint64(cred.uid)))

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -49,11 +50,26 @@ func Attach(ctx context.Context) (*Client, error) {
 
 // Open connects to the socket with framed messages, and presents a secret.
 func Open(ctx context.Context, socket, secret string) (*Client, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	conn, err := dialPatiently(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
 	return (&Client{conn, &framed{conn}}).hello(&outbidv1.ProcessHello{Session: secret, TellsBegin: true})
+}
+
+// dialPatiently connects once the socket's queue has room, as a blocking connect does. Go's own dial fails with EAGAIN.
+func dialPatiently(ctx context.Context, socket string) (net.Conn, error) {
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return conn, err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // Dial connects to the gRPC socket, as processes of older SDKs do, and presents a secret.
