@@ -18,6 +18,8 @@ def test_what_the_dashboard_prints_exists() -> None:
     ]
     assert len(printed) >= 4
     for line in printed:
-        method, _, attribute = re.fullmatch(r"(\w+)\(.*?\)(\.(\w+))?(\[.*\])?", line).group(1, 2, 3)
+        call = re.fullmatch(r"(\w+)\(.*?\)(?:\.(\w+))?(?:\[.*\])?", line)
+        assert call, line
+        method, attribute = call.groups()
         assert callable(getattr(ob.Client, method)), line
         assert attribute is None or hasattr(ob.SweepHandle, attribute), line
