@@ -169,7 +169,7 @@ def program(name: str, *, steps: int = 5, pause: float = 0.0, trials: int = 12, 
 
 @pytest.fixture(scope="session")
 def outbid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outbid]:
-    """Run a server without tokens that has finished sweeps, "finished-1" and "two-1", and one that lasts, "lasting-1"."""
+    """Run a server without tokens with the finished sweeps finished-1 and two-1, and lasting-1, which lasts."""
     server = Outbid(tmp_path_factory.mktemp("open"))
     try:
         server.done(server.submit(program("finished", labels={"note": HOSTILE})))

@@ -35,7 +35,8 @@ def main(url: str, sweep: str, directory: Path) -> None:
                 page.goto(f"{url}/ui/{path}")
                 page.wait_for_selector("main h1")
                 page.wait_for_timeout(1500)  # the charts are drawn
-                save(page.screenshot(full_page=name in ("sweep", "trial", "parameters")), directory / f"dashboard-{name}-{screen}.png")
+                whole = name in ("sweep", "trial", "parameters")
+                save(page.screenshot(full_page=whole), directory / f"dashboard-{name}-{screen}.png")
         browser.close()
 
 
