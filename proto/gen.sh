@@ -12,4 +12,4 @@ protos=(outbid/v1/*.proto)
   "${protos[@]}"
 "${PYTHON:-python3}" -m grpc_tools.protoc -I. --python_out="$out" --mypy_out="$out" "${protos[@]}"
 "${PYTHON:-python3}" -m grpc_tools.protoc -I. --grpc_python_out="$out" --mypy_grpc_out="$out" \
-  outbid/v1/service.proto outbid/v1/session.proto outbid/v1/plugin.proto
+  outbid/v1/service.proto outbid/v1/plugin.proto

@@ -101,11 +101,11 @@ func trainForTest(t *sessiontest.Trial) error {
 // attackConns is how many connections one trial opens.
 const attackConns = 17_400
 
-// connectForTest opens connections to both of its worker's sockets, reports how many, and keeps them open.
+// connectForTest opens connections to its worker's socket, reports how many, and keeps them open.
 func connectForTest(t *sessiontest.Trial) error {
 	opened := 0
-	for i := range attackConns {
-		if _, err := net.Dial("unix", os.Getenv([]string{session.EnvStream, session.EnvSocket}[i%2])); err == nil { //nolint:noctx // ends with the process
+	for range attackConns {
+		if _, err := net.Dial("unix", os.Getenv(session.EnvStream)); err == nil { //nolint:noctx // ends with the process
 			opened++
 		}
 	}

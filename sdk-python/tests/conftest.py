@@ -30,10 +30,10 @@ def worker(tmp_path: Path) -> Iterator[Callable[..., FakeWorker]]:
     """Return a function that makes fake workers, each of which starts one training process."""
     made: list[FakeWorker] = []
 
-    def make(function: Callable[..., Any] | None = None, *, older: bool = False, **env: str) -> FakeWorker:
+    def make(function: Callable[..., Any] | None = None, **env: str) -> FakeWorker:
         place = tmp_path / str(len(made))
         place.mkdir()
-        made.append(FakeWorker(place, function, older=older, **env))
+        made.append(FakeWorker(place, function, **env))
         return made[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""A worker for tests: starts a real training process and connects over a Unix socket, or gRPC like older workers."""
+"""A worker for tests: starts a real training process and connects over a Unix socket."""
 
 from __future__ import annotations
 
@@ -10,56 +10,17 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent import futures
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import grpc
 from google.protobuf import duration_pb2
 
 from outbid._core import function_pickle
-from outbid.v1 import bus_pb2, node_pb2, session_pb2, session_pb2_grpc
+from outbid.v1 import bus_pb2, node_pb2, session_pb2
 
 DEADLINE = 30.0  # seconds after which a test fails
 SRC = Path(__file__).resolve().parents[1] / "src"
-
-
-class _Servicer(session_pb2_grpc.SessionServiceServicer):
-    def __init__(self, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
-        self._said, self._orders = said, orders
-
-    def Attach(self, request_iterator: Any, context: Any) -> Iterator[session_pb2.AttachResponse]:
-        stream = futures.ThreadPoolExecutor(1)
-
-        def read() -> None:
-            try:
-                for request in request_iterator:
-                    self._said.put(request)
-            except Exception:
-                pass  # one side cancelled the stream
-            self._said.put(None)
-            self._orders.put(None)
-
-        stream.submit(read)
-        stream.shutdown(wait=False)
-        while (order := self._orders.get()) is not None:
-            yield order
-
-
-class _Grpc:
-    """SessionService, like in workers of older versions."""
-
-    def __init__(self, path: Path, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
-        self._pool = futures.ThreadPoolExecutor(4)
-        self._server = grpc.server(self._pool)
-        session_pb2_grpc.add_SessionServiceServicer_to_server(_Servicer(said, orders), self._server)
-        self._server.add_insecure_port(f"unix:{path}")
-        self._server.start()
-
-    def stop(self) -> None:
-        self._server.stop(None).wait(DEADLINE)
-        self._pool.shutdown()
 
 
 class _Frames:
@@ -103,11 +64,9 @@ class _Frames:
 
 
 class FakeWorker:
-    """One training process and its stream, which is gRPC for an older worker."""
+    """One training process and its stream."""
 
-    def __init__(
-        self, tmp: Path, function: Callable[..., Any] | None = None, *, older: bool = False, **env: str
-    ) -> None:
+    def __init__(self, tmp: Path, function: Callable[..., Any] | None = None, **env: str) -> None:
         self.scratch = tmp / "scratch"
         self.scratch.mkdir(exist_ok=True)
         self.function_path = tmp / "function"
@@ -115,13 +74,12 @@ class FakeWorker:
             self.function_path.write_bytes(function_pickle.dump(function))
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._server = (_Grpc if older else _Frames)(tmp / "s", self.said, self._orders)
+        self._server = _Frames(tmp / "s", self.said, self._orders)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "outbid._training.process"],
             env={
                 **os.environ,
-                "OUTBID_SOCKET": f"{tmp}/s",
-                **({} if older else {"OUTBID_STREAM": f"{tmp}/s"}),
+                "OUTBID_STREAM": f"{tmp}/s",
                 "OUTBID_SESSION": "secret",
                 "PYTHONPATH": str(SRC),
                 **env,

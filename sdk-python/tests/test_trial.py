@@ -39,9 +39,8 @@ def test_hello_shows_the_secret(worker: Make) -> None:
     assert hello.sdk_version
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_target_save_reach_and_train_on(worker: Make, older: bool) -> None:
-    w = worker(stepping, older=older)
+def test_target_save_reach_and_train_on(worker: Make) -> None:
+    w = worker(stepping)
     w.hear("hello")
     w.assign(until_step=2)
     reports = w.reports(2)
@@ -65,10 +64,9 @@ def test_target_save_reach_and_train_on(worker: Make, older: bool) -> None:
     assert (ended.step, ended.error, ended.ordered) == (3, "", True)
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_a_fork_of_a_round_says_once_that_it_begins(worker: Make, older: bool) -> None:
-    w = worker(stepping, older=older)
-    assert w.hear("hello").tells_begin
+def test_a_fork_of_a_round_says_once_that_it_begins(worker: Make) -> None:
+    w = worker(stepping)
+    w.hear("hello")
     w.assign(until_step=2, part=bus_pb2.ForkPart(count=2, share=2))
     assert w.hear("began").fork.lease_id
     w.reports(2)
@@ -606,4 +604,4 @@ def test_started_by_hand() -> None:
         timeout=DEADLINE,
     )
     assert done.returncode == 2
-    assert "OUTBID_SOCKET is not set" in done.stderr
+    assert "OUTBID_STREAM is not set" in done.stderr

@@ -15,11 +15,11 @@ import (
 	"github.com/outbid-dev/outbid/worker/session/sessiontest"
 )
 
-// flood opens many connections to both sockets, reports as its step how many stay open, and keeps them.
+// flood opens many connections to the socket, reports as its step how many stay open, and keeps them.
 func flood(t *sessiontest.Trial) error {
 	var conns []net.Conn
-	for i := range 2000 {
-		conn, err := net.Dial("unix", os.Getenv([]string{EnvStream, EnvSocket}[i%2])) //nolint:noctx // ends with the process
+	for range 2000 {
+		conn, err := net.Dial("unix", os.Getenv(EnvStream)) //nolint:noctx // ends with the process
 		if err != nil {
 			continue
 		}

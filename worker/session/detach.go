@@ -16,7 +16,7 @@ import (
 // receive further events, the process is ordered to stop it, and over is called when the process has done so or is
 // gone. Then the process runs the next trial that can share it. It is killed if no trial can, if another process
 // needs its devices first, or after Config.StartTimeout. Detach returns false, and does nothing, if the process is
-// just delivering an event, does not report when a trial begins, or is done with the trial.
+// just delivering an event or is done with the trial.
 func (t *Session) Detach(over func()) bool {
 	p := t.proc
 	if !p.telling.TryLock() {
@@ -25,7 +25,7 @@ func (t *Session) Detach(over func()) bool {
 	defer p.telling.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !t.isCurrent() || !p.tellsBegin {
+	if !t.isCurrent() {
 		return false
 	}
 	t.trial = detachedTrial{over}

@@ -131,14 +131,10 @@ func TestADetachedProcessIsKilled(t *testing.T) {
 	}
 }
 
-// Processes of older SDKs do not report when a trial begins its first step: they are not detached.
-func TestAProcessOfAnOlderSDKIsNotDetached(t *testing.T) {
+func TestAProcessThatIsDoneIsNotDetached(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)
-	x := beginSlow(t, s, spec("SESSION_TEST=older"))
-	if x.detach() {
-		t.Error("it is detached")
-	}
+	x := beginSlow(t, s, spec())
 	x.open(t)
 	x.await(t, "ended")
 	if x.detach() {

@@ -44,7 +44,7 @@ func (f *frames) serve(s *Server) {
 		if f.addConn(conn) {
 			s.served.Go(func() {
 				defer f.closeConn(conn)
-				_ = s.attach(&frameStream{conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}, conn.RemoteAddr())
+				s.attach(&frameStream{conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}, conn.RemoteAddr())
 			})
 		}
 	}
@@ -87,7 +87,7 @@ type frameStream struct {
 	out  []byte
 }
 
-// Recv implements stream.
+// Recv returns the next message of the process.
 func (f *frameStream) Recv() (*outbidv1.AttachRequest, error) {
 	var length [lengthBytes]byte
 	if _, err := io.ReadFull(f.in, length[:]); err != nil {
@@ -112,7 +112,7 @@ func (f *frameStream) Recv() (*outbidv1.AttachRequest, error) {
 	return m, nil
 }
 
-// Send implements stream.
+// Send sends a message to the process.
 func (f *frameStream) Send(m *outbidv1.AttachResponse) error {
 	out, err := proto.MarshalOptions{}.MarshalAppend(append(f.out[:0], make([]byte, lengthBytes)...), m)
 	if err != nil {
@@ -126,7 +126,7 @@ func (f *frameStream) Send(m *outbidv1.AttachResponse) error {
 	return nil
 }
 
-// EndFollows implements stream.
+// EndFollows reports whether the next message is known to be the end of a trial.
 func (f *frameStream) EndFollows() bool {
 	if f.in.Buffered() <= lengthBytes {
 		return false
@@ -135,5 +135,5 @@ func (f *frameStream) EndFollows() bool {
 	return err == nil && next[lengthBytes] == endTag
 }
 
-// HangUp implements stream.
+// HangUp makes Recv and Send return.
 func (f *frameStream) HangUp() { _ = f.conn.Close() }

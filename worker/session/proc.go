@@ -50,10 +50,8 @@ type proc struct {
 	mu      sync.Mutex
 	phase   phase
 	streams bool
-	// tellsBegin is set if the process reports when a fork begins its first step.
-	tellsBegin bool
-	trial      *Session
-	out        []*outbidv1.AttachResponse
+	trial   *Session
+	out     []*outbidv1.AttachResponse
 	// rested is closed when a detached process is done with its trial; nil if it is not detached.
 	rested chan struct{}
 	// idleStop ends the process after it was idle or detached for too long.
@@ -86,7 +84,7 @@ func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbi
 	if spec.Dir == "" {
 		spec.Dir = p.in.Home()
 	}
-	env := append(spec.Env[:len(spec.Env):len(spec.Env)], EnvSocket+"="+s.socket, EnvStream+"="+s.frames.path, EnvSession+"="+secret)
+	env := append(spec.Env[:len(spec.Env):len(spec.Env)], EnvStream+"="+s.frames.path, EnvSession+"="+secret)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -1,7 +1,6 @@
-// Package session serves the Unix sockets of training processes, and keeps those processes warm: one process runs
+// Package session serves the Unix socket of training processes, and keeps those processes warm: one process runs
 // several trials of the same function on the same devices, so that a trial need not wait until an interpreter has
-// started and a framework is loaded. On one socket, each message has its length in front of it. The other one serves
-// gRPC for processes of older SDKs.
+// started and a framework is loaded. Each message on a socket has its length in front of it.
 package session
 
 import (
@@ -19,8 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
@@ -29,10 +26,8 @@ import (
 
 // Environment variables of a process.
 const (
-	// EnvStream names the variable with the path of the Unix socket, EnvSocket the one with the path of the gRPC
-	// socket.
+	// EnvStream names the variable with the path of the Unix socket.
 	EnvStream = "OUTBID_STREAM"
-	EnvSocket = "OUTBID_SOCKET"
 	// EnvSession names the variable with the secret that the process presents when it attaches.
 	EnvSession = "OUTBID_SESSION"
 )
@@ -42,10 +37,10 @@ const (
 	defaultStartTimeout = 5 * time.Minute
 	// leaveGrace is how long an idle process may take to exit when it has to.
 	leaveGrace = 5 * time.Second
+	// socketName is the name of the socket in its directory.
+	socketName = "stream.sock"
 	// maxSocketPath is slightly less than the longest path of a socket that the kernel accepts.
 	maxSocketPath = 100
-	// maxHeaders limits the headers of a gRPC stream, in bytes.
-	maxHeaders = 16 << 10
 )
 
 // Trial receives the events of a trial that runs in a process. Its methods are called one at a time, in order; Ended
@@ -81,7 +76,7 @@ type Starter interface {
 
 // Config configures a server.
 type Config struct {
-	// Dir is an existing directory for the sockets.
+	// Dir is an existing directory for the socket.
 	Dir string
 	// Host starts the processes.
 	Host Starter
@@ -143,14 +138,10 @@ func (s Spec) key() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Server serves the session sockets and manages their processes. Close ends it.
+// Server serves the session socket and manages their processes. Close ends it.
 type Server struct {
-	outbidv1.UnimplementedSessionServiceServer
-
 	cfg    Config
-	socket string
-	tmp    string // created for the sockets if the path of Dir is too long
-	grpc   *grpc.Server
+	tmp    string // created for the socket if the path of Dir is too long
 	frames *frames
 	served sync.WaitGroup
 	conns  connCounts
@@ -160,7 +151,7 @@ type Server struct {
 	procs  map[string]*proc // by the hash of their secret
 }
 
-// Listen opens the sockets.
+// Listen opens the socket.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.IdleAfter == 0 {
 		cfg.IdleAfter = defaultIdleAfter
@@ -172,30 +163,17 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session socket: %w", err)
 	}
-	s := &Server{cfg: cfg, socket: filepath.Join(dir, "session.sock"), procs: make(map[string]*proc)}
-	if len(s.socket) > maxSocketPath {
+	s := &Server{cfg: cfg, procs: make(map[string]*proc)}
+	s.frames = &frames{path: filepath.Join(dir, socketName), conns: make(map[net.Conn]struct{})}
+	if len(s.frames.path) > maxSocketPath {
 		if s.tmp, err = os.MkdirTemp("", "outbid-"); err != nil {
 			return nil, fmt.Errorf("session socket: %w", err)
 		}
-		s.socket = filepath.Join(s.tmp, "session.sock")
+		s.frames.path = filepath.Join(s.tmp, socketName)
 	}
-	l, err := s.listen(ctx, s.socket)
-	if err != nil {
+	if s.frames.listener, err = s.listen(ctx, s.frames.path); err != nil {
 		return nil, err
 	}
-	stream := filepath.Join(filepath.Dir(s.socket), "stream.sock")
-	s.frames = &frames{path: stream, conns: make(map[net.Conn]struct{})}
-	if s.frames.listener, err = s.listen(ctx, stream); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(maxFrame), grpc.MaxConcurrentStreams(1),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(helloGrace))
-	outbidv1.RegisterSessionServiceServer(s.grpc, s)
-	s.served.Go(func() {
-		if err := s.grpc.Serve(l); err != nil {
-			cfg.Logger.Error("the session socket failed", "error", err)
-		}
-	})
 	s.served.Go(func() { s.frames.serve(s) })
 	return s, nil
 }
@@ -321,7 +299,7 @@ func (s *Server) Processes() int {
 	return len(s.procs)
 }
 
-// Close ends idle processes, kills the others, waits for all of them and removes the sockets.
+// Close ends idle processes, kills the others, waits for all of them and removes the socket.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -336,10 +314,9 @@ func (s *Server) Close() error {
 	for _, p := range procs {
 		<-p.gone
 	}
-	s.grpc.Stop()
 	s.frames.close()
 	s.served.Wait()
-	_, _ = os.Remove(s.socket), os.Remove(s.frames.path) // the listeners have removed them already
+	_ = os.Remove(s.frames.path) // the listener has removed it already
 	if s.tmp != "" {
 		return os.RemoveAll(s.tmp)
 	}

@@ -33,9 +33,6 @@ func TestMain(m *testing.M) {
 		if os.Getenv("SESSION_TEST") == "deaf" {
 			select {}
 		}
-		if os.Getenv("SESSION_TEST") == "older" {
-			os.Unsetenv("OUTBID_STREAM") //nolint:errcheck,gosec // as an SDK that does not know it
-		}
 		if os.Getenv("SESSION_TEST") == "broken" {
 			fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'outbid'")
 			os.Exit(1)
@@ -208,18 +205,7 @@ func begin(t *testing.T, s *Server, sp Spec, a *outbidv1.TrialAssignment, r *rec
 
 func TestTrialsShareAProcess(t *testing.T) {
 	t.Parallel()
-	t.Run("frames", func(t *testing.T) {
-		t.Parallel()
-		trialsShareAProcess(t, spec())
-	})
-	t.Run("an older SDK's gRPC", func(t *testing.T) {
-		t.Parallel()
-		trialsShareAProcess(t, spec("SESSION_TEST=older"))
-	})
-}
-
-func trialsShareAProcess(t *testing.T, spec Spec) {
-	t.Helper()
+	spec := spec()
 	s, out := listen(t, nil)
 	var sess *Session
 	r := newRecorder()
@@ -416,23 +402,17 @@ func TestStartFails(t *testing.T) {
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)
-	refused := func(secret, why string, c *sessiontest.Client, err error) {
-		t.Helper()
+	for _, secret := range []string{"", "guess"} {
+		c, err := sessiontest.Open(t.Context(), s.frames.path, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Next(); err == nil || why != "" && !strings.Contains(err.Error(), why) {
+		if _, err := c.Next(); err == nil || !strings.Contains(err.Error(), "EOF") {
 			t.Errorf("attached with %q: %v", secret, err)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-	}
-	for _, secret := range []string{"", "guess"} {
-		c, err := sessiontest.Dial(t.Context(), s.socket, secret)
-		refused(secret, "unknown session", c, err)
-		c, err = sessiontest.Open(t.Context(), s.frames.path, secret)
-		refused(secret, "EOF", c, err)
 	}
 }
 

@@ -5,11 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
-
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -18,48 +13,17 @@ import (
 // strayGrace is how long a process may live after its stream has ended.
 const strayGrace = 5 * time.Second
 
-// stream carries messages between a process and the worker.
-type stream interface {
-	Recv() (*outbidv1.AttachRequest, error)
-	Send(m *outbidv1.AttachResponse) error
-	// EndFollows reports whether the next message is known to be the end of a trial.
-	EndFollows() bool
-	// HangUp makes Recv and Send return.
-	HangUp()
-}
-
-// grpcStream is a gRPC stream, used by processes whose SDK does not support framed streams.
-type grpcStream struct {
-	grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]
-}
-
-// EndFollows implements stream.
-func (grpcStream) EndFollows() bool { return false }
-
-// HangUp implements stream. gRPC hangs up when Attach returns.
-func (grpcStream) HangUp() {}
-
-// Attach serves one training process until its stream ends.
-func (s *Server) Attach(st grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]) error {
-	from, ok := peer.FromContext(st.Context())
-	if !ok {
-		return status.Error(codes.PermissionDenied, "the peer's address is unknown")
-	}
-	return s.attach(grpcStream{st}, from.Addr)
-}
-
 // attach serves the process at the other end of a stream until the stream ends.
-func (s *Server) attach(st stream, from net.Addr) error {
+func (s *Server) attach(st *frameStream, from net.Addr) {
 	first, err := st.Recv()
 	if err != nil {
-		return err
+		return
 	}
 	s.mu.Lock()
 	p := s.procs[secretID(first.GetHello().GetSession())]
 	s.mu.Unlock()
-	if p == nil || !p.isOwnUser(from) || !p.attach(first.GetHello()) {
-		return status.Error(codes.PermissionDenied, "unknown session: only a process that the worker started can "+
-			"attach, and only once")
+	if p == nil || !p.isOwnUser(from) || !p.attach() {
+		return // only a process that the worker started can attach, and only once
 	}
 	defer close(p.streamed)
 	if addr, ok := from.(peerAddr); ok {
@@ -80,21 +44,20 @@ func (s *Server) attach(st stream, from net.Addr) error {
 	st.HangUp()
 	sender.Wait()
 	time.AfterFunc(strayGrace, p.process.Kill) // without a stream the process is useless
-	return nil
 }
 
-func (p *proc) attach(hello *outbidv1.ProcessHello) bool {
+func (p *proc) attach() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.streams || p.phase == leaving {
 		return false
 	}
-	p.streams, p.tellsBegin = true, hello.GetTellsBegin()
+	p.streams = true
 	return true
 }
 
 // sendAll sends queued messages until the stream is over. Directives are desired state: only the newest one is sent.
-func (p *proc) sendAll(st stream, over <-chan struct{}) {
+func (p *proc) sendAll(st *frameStream, over <-chan struct{}) {
 	for {
 		select {
 		case <-p.wake:

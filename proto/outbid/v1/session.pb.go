@@ -5,7 +5,8 @@
 // source: outbid/v1/session.proto
 
 // Messages between a training process and its worker over the socket named in OUTBID_STREAM, each preceded by its
-// length as four bytes, big-endian. Processes of older SDKs use gRPC on the socket named in OUTBID_SOCKET.
+// length as four bytes, big-endian. The connection stays open for the life of the process, which may run many trials,
+// one after another.
 
 package outbidv1
 
@@ -176,11 +177,9 @@ func (*AttachRequest_Began) isAttachRequest_Kind() {}
 type ProcessHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The secret in OUTBID_SESSION.
-	Session    string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Pid        int32  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	SdkVersion string `protobuf:"bytes,3,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
-	// It sends ProcessBegan when a fork begins its first step. Older SDKs do not.
-	TellsBegin    bool `protobuf:"varint,4,opt,name=tells_begin,json=tellsBegin,proto3" json:"tells_begin,omitempty"`
+	Session       string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Pid           int32  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	SdkVersion    string `protobuf:"bytes,3,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,13 +233,6 @@ func (x *ProcessHello) GetSdkVersion() string {
 		return x.SdkVersion
 	}
 	return ""
-}
-
-func (x *ProcessHello) GetTellsBegin() bool {
-	if x != nil {
-		return x.TellsBegin
-	}
-	return false
 }
 
 // ProcessBegan reports that the current trial, one of several forks, begins its first step: preparations such as
@@ -1030,14 +1022,12 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\areached\x18\x04 \x01(\v2\x19.outbid.v1.ProcessReachedH\x00R\areached\x12/\n" +
 	"\x05ended\x18\x05 \x01(\v2\x17.outbid.v1.ProcessEndedH\x00R\x05ended\x12/\n" +
 	"\x05began\x18\x06 \x01(\v2\x17.outbid.v1.ProcessBeganH\x00R\x05beganB\x06\n" +
-	"\x04kind\"|\n" +
+	"\x04kind\"[\n" +
 	"\fProcessHello\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1f\n" +
 	"\vsdk_version\x18\x03 \x01(\tR\n" +
-	"sdkVersion\x12\x1f\n" +
-	"\vtells_begin\x18\x04 \x01(\bR\n" +
-	"tellsBegin\"6\n" +
+	"sdkVersion\"6\n" +
 	"\fProcessBegan\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\"b\n" +
 	"\vReportBatch\x12&\n" +
@@ -1100,9 +1090,7 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\")\n" +
 	"\x0fProcessShutdown\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason2S\n" +
-	"\x0eSessionService\x12A\n" +
-	"\x06Attach\x12\x18.outbid.v1.AttachRequest\x1a\x19.outbid.v1.AttachResponse(\x010\x01B7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\x06reason\x18\x01 \x01(\tR\x06reasonB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_session_proto_rawDescOnce sync.Once
@@ -1161,10 +1149,8 @@ var file_outbid_v1_session_proto_depIdxs = []int32{
 	12, // 20: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
 	17, // 21: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
 	12, // 22: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
-	0,  // 23: outbid.v1.SessionService.Attach:input_type -> outbid.v1.AttachRequest
-	7,  // 24: outbid.v1.SessionService.Attach:output_type -> outbid.v1.AttachResponse
-	24, // [24:25] is the sub-list for method output_type
-	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name
@@ -1201,7 +1187,7 @@ func file_outbid_v1_session_proto_init() {
 			NumEnums:      0,
 			NumMessages:   12,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_outbid_v1_session_proto_goTypes,
 		DependencyIndexes: file_outbid_v1_session_proto_depIdxs,

@@ -14,81 +14,38 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// stream is the client side of the worker's stream.
-type stream interface {
-	Send(m *outbidv1.AttachRequest) error
-	Recv() (*outbidv1.AttachResponse, error)
-}
-
 // Enabled reports whether this process was started by a worker. Test binaries call it first in TestMain.
-func Enabled() bool { return os.Getenv("OUTBID_SOCKET") != "" && os.Getenv("OUTBID_SESSION") != "" }
+func Enabled() bool { return os.Getenv("OUTBID_STREAM") != "" && os.Getenv("OUTBID_SESSION") != "" }
 
 // ErrEnded is returned by Reached and Wait when the trial has to pause or stop.
 var ErrEnded = errors.New("the trial has to end")
 
 // Client is an attached process.
 type Client struct {
-	conn   io.Closer
-	stream stream
+	conn net.Conn
 }
 
 // Attach connects to the worker named in the environment.
 func Attach(ctx context.Context) (*Client, error) {
-	if path := os.Getenv("OUTBID_STREAM"); path != "" {
-		return Open(ctx, path, os.Getenv("OUTBID_SESSION"))
-	}
-	return Dial(ctx, os.Getenv("OUTBID_SOCKET"), os.Getenv("OUTBID_SESSION"))
+	return Open(ctx, os.Getenv("OUTBID_STREAM"), os.Getenv("OUTBID_SESSION"))
 }
 
-// Open connects to the socket with framed messages, and presents a secret.
+// Open connects to the socket and presents a secret.
 func Open(ctx context.Context, socket, secret string) (*Client, error) {
 	conn, err := dialPatiently(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
-	return (&Client{conn, &framed{conn}}).hello(&outbidv1.ProcessHello{Session: secret, TellsBegin: true})
-}
-
-// dialPatiently connects once the socket's queue has room, as a blocking connect does. Go's own dial fails with EAGAIN.
-func dialPatiently(ctx context.Context, socket string) (net.Conn, error) {
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		if !errors.Is(err, syscall.EAGAIN) {
-			return conn, err
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// Dial connects to the gRPC socket, as processes of older SDKs do, and presents a secret.
-func Dial(ctx context.Context, socket, secret string) (*Client, error) {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", socket, err)
-	}
-	stream, err := outbidv1.NewSessionServiceClient(conn).Attach(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("attach: %w", err), conn.Close())
-	}
-	return (&Client{conn, stream}).hello(&outbidv1.ProcessHello{Session: secret})
-}
-
-func (c *Client) hello(hello *outbidv1.ProcessHello) (*Client, error) {
-	hello.Pid, hello.SdkVersion = int32(os.Getpid()), "sessiontest"
+	c := &Client{conn}
+	hello := &outbidv1.ProcessHello{Session: secret, Pid: int32(os.Getpid()), SdkVersion: "sessiontest"}
 	if err := c.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Hello{Hello: hello}}); err != nil {
-		return nil, errors.Join(err, c.conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
 	return c, nil
 }
@@ -96,20 +53,41 @@ func (c *Client) hello(hello *outbidv1.ProcessHello) (*Client, error) {
 // Close ends the stream.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Send sends a message to the worker.
+// Send sends a message to the worker, with its length, four bytes, in front of it.
 func (c *Client) Send(m *outbidv1.AttachRequest) error {
-	if err := c.stream.Send(m); err != nil {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	if _, err := c.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)); err != nil {
 		return fmt.Errorf("send to the worker: %w", err)
 	}
 	return nil
 }
 
+// receive returns the next message of the worker.
+func (c *Client) receive() (*outbidv1.AttachResponse, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(c.conn, length[:]); err != nil {
+		return nil, fmt.Errorf("receive from the worker: %w", err)
+	}
+	data := make([]byte, binary.BigEndian.Uint32(length[:]))
+	if _, err := io.ReadFull(c.conn, data); err != nil {
+		return nil, fmt.Errorf("receive from the worker: %w", err)
+	}
+	m := new(outbidv1.AttachResponse)
+	if err := proto.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("receive from the worker: %w", err)
+	}
+	return m, nil
+}
+
 // Next waits for a trial. It returns io.EOF when the process has to exit.
 func (c *Client) Next() (*Trial, error) {
 	for {
-		m, err := c.stream.Recv()
+		m, err := c.receive()
 		if err != nil {
-			return nil, fmt.Errorf("receive from the worker: %w", err)
+			return nil, err
 		}
 		switch {
 		case m.GetShutdown() != nil:
@@ -223,9 +201,9 @@ func (t *Trial) Reached(step int64) error {
 
 // Wait handles the next message of the worker. It returns the answer to a save if the message is one.
 func (t *Trial) Wait() (*outbidv1.SaveDone, error) {
-	m, err := t.client.stream.Recv()
+	m, err := t.client.receive()
 	if err != nil {
-		return nil, fmt.Errorf("receive from the worker: %w", err)
+		return nil, err
 	}
 	if d := m.GetDirective(); d != nil && d.GetFork().GetLeaseId() == t.GetFork().GetLeaseId() {
 		t.Until, t.Verdict, t.Acked = d.GetUntilStep(), d.GetVerdict(), d.GetAckedSeq()
@@ -247,31 +225,17 @@ func (t *Trial) End(err error) error {
 	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Ended{Ended: ended}})
 }
 
-// framed is a connection on which each message has its length, four bytes, in front of it.
-type framed struct{ conn net.Conn }
-
-// Send implements stream.
-func (f *framed) Send(m *outbidv1.AttachRequest) error {
-	data, err := proto.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
+// dialPatiently connects once the socket's queue has room, as a blocking connect does. Go's own dial fails with EAGAIN.
+func dialPatiently(ctx context.Context, socket string) (net.Conn, error) {
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return conn, err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	if _, err := f.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
-}
-
-// Recv implements stream.
-func (f *framed) Recv() (*outbidv1.AttachResponse, error) {
-	var length [4]byte
-	if _, err := io.ReadFull(f.conn, length[:]); err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	data := make([]byte, binary.BigEndian.Uint32(length[:]))
-	if _, err := io.ReadFull(f.conn, data); err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	m := new(outbidv1.AttachResponse)
-	return m, proto.Unmarshal(data, m)
 }

@@ -1,7 +1,6 @@
 """The warm training process, `python -m outbid._training.process`, which a worker starts.
 
-It connects to its worker and runs one trial after another until the worker ends it. The connection is the socket in
-OUTBID_STREAM. An older worker does not set that; then it is gRPC on the socket in OUTBID_SOCKET.
+It connects to its worker by the socket in OUTBID_STREAM and runs one trial after another until the worker ends it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 from outbid._core.errors import OutbidError, StopTrial, as_text, one_line, shown
 from outbid._training.notes import OUTSIDE
 from outbid._training.outside_state import Watch, watched
-from outbid._training.session import Attached, Poke, Session, Terminate
+from outbid._training.session import Poke, Session, Terminate
 from outbid._training.trial import AnswerError, Trial
 from outbid.v1 import node_pb2, session_pb2
 
@@ -41,7 +40,7 @@ def _how(trial: Trial) -> str:
 class Runner:
     """Runs the trials that the worker assigns."""
 
-    def __init__(self, session: Attached) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._path = ""
         self._function: Callable[[Trial], Any] | None = None
@@ -173,7 +172,7 @@ class Generators(MetaPathFinder):
         return spec
 
 
-def handle_sigterm(session: Attached) -> None:
+def handle_sigterm(session: Session) -> None:
     """Make SIGTERM end the process like a pause does. In forked children SIGTERM kills as usual."""
 
     def on_term(_signal: int, _frame: FrameType | None) -> None:
@@ -193,7 +192,7 @@ def handle_sigterm(session: Attached) -> None:
     os.register_at_fork(after_in_child=reset)
 
 
-def _poke(source: int, session: Attached) -> None:
+def _poke(source: int, session: Session) -> None:
     while os.read(source, 64):
         session.inbox.put(Poke())
 
@@ -204,26 +203,17 @@ def on_ray() -> None:
         importlib.import_module("outbid.ray._capture").capture()
 
 
-def attach(socket: str, secret: str) -> Attached:
-    """Connect to the worker with the protocol that the worker supports."""
-    if path := os.environ.get("OUTBID_STREAM"):
-        return Session(path, secret)
-    from outbid._training.grpc_session import GrpcSession
-
-    return GrpcSession(socket, secret)
-
-
 def main() -> int:
     """Connect to the worker and run its trials. Returns the exit code."""
     try:
-        socket, secret = os.environ["OUTBID_SOCKET"], os.environ["OUTBID_SESSION"]
+        socket, secret = os.environ["OUTBID_STREAM"], os.environ["OUTBID_SESSION"]
     except KeyError as missing:
         print(f"outbid: {missing.args[0]} is not set: this process is started by a worker", file=sys.stderr)
         return 2
     for stream in (sys.stdout, sys.stderr):
         if callable(reconfigure := getattr(stream, "reconfigure", None)):
             reconfigure(line_buffering=True)  # so that logs can be followed
-    session = attach(socket, secret)
+    session = Session(socket, secret)
     handle_sigterm(session)
     on_ray()
     Runner(session).loop()

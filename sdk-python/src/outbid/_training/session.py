@@ -56,13 +56,6 @@ class WorkerSession(Protocol):
         """Queue a report."""
 
 
-class Attached(WorkerSession, Protocol):
-    """A session that can be closed."""
-
-    def close(self) -> None:
-        """Send queued messages and end the session."""
-
-
 class Session:
     """The session of one training process with its worker."""
 
@@ -177,7 +170,7 @@ class Session:
 
 def hello(secret: str) -> session_pb2.ProcessHello:
     """Return the message that opens a session."""
-    return session_pb2.ProcessHello(session=secret, pid=os.getpid(), sdk_version=__version__, tells_begin=True)
+    return session_pb2.ProcessHello(session=secret, pid=os.getpid(), sdk_version=__version__)
 
 
 def abandon(reason: str) -> None:

@@ -28,7 +28,7 @@ from outbid.v1 import event_pb2 as outbid_dot_v1_dot_event__pb2
 from outbid.v1 import node_pb2 as outbid_dot_v1_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x98\x02\n\rAttachRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.outbid.v1.ProcessHelloH\x00\x12)\n\x07reports\x18\x02 \x01(\x0b\x32\x16.outbid.v1.ReportBatchH\x00\x12(\n\x05saved\x18\x03 \x01(\x0b\x32\x17.outbid.v1.ProcessSavedH\x00\x12,\n\x07reached\x18\x04 \x01(\x0b\x32\x19.outbid.v1.ProcessReachedH\x00\x12(\n\x05\x65nded\x18\x05 \x01(\x0b\x32\x17.outbid.v1.ProcessEndedH\x00\x12(\n\x05\x62\x65gan\x18\x06 \x01(\x0b\x32\x17.outbid.v1.ProcessBeganH\x00\x42\x06\n\x04kind\"V\n\x0cProcessHello\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x13\n\x0bsdk_version\x18\x03 \x01(\t\x12\x13\n\x0btells_begin\x18\x04 \x01(\x08\"0\n\x0cProcessBegan\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\"S\n\x0bReportBatch\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\"\n\x07reports\x18\x02 \x03(\x0b\x32\x11.outbid.v1.Report\"l\n\x0cProcessSaved\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\x03\x12\x13\n\x06metric\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_metric\"@\n\x0eProcessReached\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\"\x81\x01\n\x0cProcessEnded\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\ttraceback\x18\x04 \x01(\t\x12\x0f\n\x07ordered\x18\x05 \x01(\x08\x12\x0e\n\x06pruned\x18\x06 \x01(\x08\"\xcf\x01\n\x0e\x41ttachResponse\x12\x30\n\nassignment\x18\x01 \x01(\x0b\x32\x1a.outbid.v1.TrialAssignmentH\x00\x12)\n\tdirective\x18\x02 \x01(\x0b\x32\x14.outbid.v1.DirectiveH\x00\x12(\n\tsave_done\x18\x03 \x01(\x0b\x32\x13.outbid.v1.SaveDoneH\x00\x12.\n\x08shutdown\x18\x04 \x01(\x0b\x32\x1a.outbid.v1.ProcessShutdownH\x00\x42\x06\n\x04kind\"\xe6\x02\n\x0fTrialAssignment\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\x12\x15\n\rfunction_path\x18\x03 \x01(\t\x12\x12\n\nstart_step\x18\x04 \x01(\x03\x12\x12\n\nuntil_step\x18\x05 \x01(\x03\x12\x17\n\x0f\x63heckpoint_path\x18\x06 \x01(\t\x12\x0f\n\x07scratch\x18\x07 \x01(\t\x12\x0c\n\x04seed\x18\x08 \x01(\x04\x12\"\n\x07\x64\x65vices\x18\t \x03(\x0b\x32\x11.outbid.v1.Device\x12\x0e\n\x06metric\x18\n \x01(\t\x12\x0c\n\x04mode\x18\x0b \x01(\t\x12-\n\nsave_every\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tkeep_best\x18\r \x01(\x08\x12!\n\x04part\x18\x0e \x01(\x0b\x32\x13.outbid.v1.ForkPart\"\x97\x01\n\tDirective\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12#\n\x07verdict\x18\x02 \x01(\x0e\x32\x12.outbid.v1.Verdict\x12\x12\n\nuntil_step\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x11\n\tacked_seq\x18\x05 \x01(\x04\x12\x0c\n\x04save\x18\x06 \x01(\x08\"I\n\x08SaveDone\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"!\n\x0fProcessShutdown\x12\x0e\n\x06reason\x18\x01 \x01(\t2S\n\x0eSessionService\x12\x41\n\x06\x41ttach\x12\x18.outbid.v1.AttachRequest\x1a\x19.outbid.v1.AttachResponse(\x01\x30\x01\x42\x37Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x98\x02\n\rAttachRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.outbid.v1.ProcessHelloH\x00\x12)\n\x07reports\x18\x02 \x01(\x0b\x32\x16.outbid.v1.ReportBatchH\x00\x12(\n\x05saved\x18\x03 \x01(\x0b\x32\x17.outbid.v1.ProcessSavedH\x00\x12,\n\x07reached\x18\x04 \x01(\x0b\x32\x19.outbid.v1.ProcessReachedH\x00\x12(\n\x05\x65nded\x18\x05 \x01(\x0b\x32\x17.outbid.v1.ProcessEndedH\x00\x12(\n\x05\x62\x65gan\x18\x06 \x01(\x0b\x32\x17.outbid.v1.ProcessBeganH\x00\x42\x06\n\x04kind\"A\n\x0cProcessHello\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x13\n\x0bsdk_version\x18\x03 \x01(\t\"0\n\x0cProcessBegan\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\"S\n\x0bReportBatch\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\"\n\x07reports\x18\x02 \x03(\x0b\x32\x11.outbid.v1.Report\"l\n\x0cProcessSaved\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\x03\x12\x13\n\x06metric\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\t\n\x07_metric\"@\n\x0eProcessReached\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\"\x81\x01\n\x0cProcessEnded\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\ttraceback\x18\x04 \x01(\t\x12\x0f\n\x07ordered\x18\x05 \x01(\x08\x12\x0e\n\x06pruned\x18\x06 \x01(\x08\"\xcf\x01\n\x0e\x41ttachResponse\x12\x30\n\nassignment\x18\x01 \x01(\x0b\x32\x1a.outbid.v1.TrialAssignmentH\x00\x12)\n\tdirective\x18\x02 \x01(\x0b\x32\x14.outbid.v1.DirectiveH\x00\x12(\n\tsave_done\x18\x03 \x01(\x0b\x32\x13.outbid.v1.SaveDoneH\x00\x12.\n\x08shutdown\x18\x04 \x01(\x0b\x32\x1a.outbid.v1.ProcessShutdownH\x00\x42\x06\n\x04kind\"\xe6\x02\n\x0fTrialAssignment\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\x12\x15\n\rfunction_path\x18\x03 \x01(\t\x12\x12\n\nstart_step\x18\x04 \x01(\x03\x12\x12\n\nuntil_step\x18\x05 \x01(\x03\x12\x17\n\x0f\x63heckpoint_path\x18\x06 \x01(\t\x12\x0f\n\x07scratch\x18\x07 \x01(\t\x12\x0c\n\x04seed\x18\x08 \x01(\x04\x12\"\n\x07\x64\x65vices\x18\t \x03(\x0b\x32\x11.outbid.v1.Device\x12\x0e\n\x06metric\x18\n \x01(\t\x12\x0c\n\x04mode\x18\x0b \x01(\t\x12-\n\nsave_every\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tkeep_best\x18\r \x01(\x08\x12!\n\x04part\x18\x0e \x01(\x0b\x32\x13.outbid.v1.ForkPart\"\x97\x01\n\tDirective\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12#\n\x07verdict\x18\x02 \x01(\x0e\x32\x12.outbid.v1.Verdict\x12\x12\n\nuntil_step\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x11\n\tacked_seq\x18\x05 \x01(\x04\x12\x0c\n\x04save\x18\x06 \x01(\x08\"I\n\x08SaveDone\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"!\n\x0fProcessShutdown\x12\x0e\n\x06reason\x18\x01 \x01(\tB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,27 +39,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ATTACHREQUEST']._serialized_start=137
   _globals['_ATTACHREQUEST']._serialized_end=417
   _globals['_PROCESSHELLO']._serialized_start=419
-  _globals['_PROCESSHELLO']._serialized_end=505
-  _globals['_PROCESSBEGAN']._serialized_start=507
-  _globals['_PROCESSBEGAN']._serialized_end=555
-  _globals['_REPORTBATCH']._serialized_start=557
-  _globals['_REPORTBATCH']._serialized_end=640
-  _globals['_PROCESSSAVED']._serialized_start=642
-  _globals['_PROCESSSAVED']._serialized_end=750
-  _globals['_PROCESSREACHED']._serialized_start=752
-  _globals['_PROCESSREACHED']._serialized_end=816
-  _globals['_PROCESSENDED']._serialized_start=819
-  _globals['_PROCESSENDED']._serialized_end=948
-  _globals['_ATTACHRESPONSE']._serialized_start=951
-  _globals['_ATTACHRESPONSE']._serialized_end=1158
-  _globals['_TRIALASSIGNMENT']._serialized_start=1161
-  _globals['_TRIALASSIGNMENT']._serialized_end=1519
-  _globals['_DIRECTIVE']._serialized_start=1522
-  _globals['_DIRECTIVE']._serialized_end=1673
-  _globals['_SAVEDONE']._serialized_start=1675
-  _globals['_SAVEDONE']._serialized_end=1748
-  _globals['_PROCESSSHUTDOWN']._serialized_start=1750
-  _globals['_PROCESSSHUTDOWN']._serialized_end=1783
-  _globals['_SESSIONSERVICE']._serialized_start=1785
-  _globals['_SESSIONSERVICE']._serialized_end=1868
+  _globals['_PROCESSHELLO']._serialized_end=484
+  _globals['_PROCESSBEGAN']._serialized_start=486
+  _globals['_PROCESSBEGAN']._serialized_end=534
+  _globals['_REPORTBATCH']._serialized_start=536
+  _globals['_REPORTBATCH']._serialized_end=619
+  _globals['_PROCESSSAVED']._serialized_start=621
+  _globals['_PROCESSSAVED']._serialized_end=729
+  _globals['_PROCESSREACHED']._serialized_start=731
+  _globals['_PROCESSREACHED']._serialized_end=795
+  _globals['_PROCESSENDED']._serialized_start=798
+  _globals['_PROCESSENDED']._serialized_end=927
+  _globals['_ATTACHRESPONSE']._serialized_start=930
+  _globals['_ATTACHRESPONSE']._serialized_end=1137
+  _globals['_TRIALASSIGNMENT']._serialized_start=1140
+  _globals['_TRIALASSIGNMENT']._serialized_end=1498
+  _globals['_DIRECTIVE']._serialized_start=1501
+  _globals['_DIRECTIVE']._serialized_end=1652
+  _globals['_SAVEDONE']._serialized_start=1654
+  _globals['_SAVEDONE']._serialized_end=1727
+  _globals['_PROCESSSHUTDOWN']._serialized_start=1729
+  _globals['_PROCESSSHUTDOWN']._serialized_end=1762
 # @@protoc_insertion_point(module_scope)
