@@ -25,7 +25,7 @@ CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors chec
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms of which the race detector sees a part or nothing, as they only compute or try much: they run whole without it.
 WHOLE := TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
-  TestAnOlderLedgerIsFoldedAsItWas TestWriterFailsAtEveryRequest TestEveryUplinkFits TestInputsOfEverySize \
+  TestReleasedLedgersLeadToTheSameStates TestWriterFailsAtEveryRequest TestEveryUplinkFits TestInputsOfEverySize \
   TestEachPeriodIsDecidedAgainWithItsOptions
 WHOLE_IN := $(addprefix ./,orchestrator/control orchestrator/ledger worker)
 # Most of the SDK's tests wait, so that more run at once than there are cores; those of a file share a server.

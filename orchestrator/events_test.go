@@ -19,7 +19,6 @@ var readsKinds = map[string]string{ //nolint:gochecknoglobals // a table of this
 	"orchestrator/control/deciding.go": "decides: checks which results of a slow round still apply",
 	"orchestrator/sim/invariants.go":   "is there to disagree with the fold: it must not ask it what an event means",
 	"orchestrator/ledger/ledgertest":   "checks that events come back as they were",
-	"proto/outbid/v1/older.go":         "reads what older versions wrote",
 }
 
 func TestWhatAnEventMeansStandsInOneTable(t *testing.T) {

@@ -82,11 +82,9 @@ func TestRESTAnswers(t *testing.T) {
 	if _, b = h.call(t, "POST", "/v1/sweeps/digits-1:ask", `{"client":"me"}`); !bytes.Contains(b, []byte(`"lease_id":"1"`)) {
 		t.Errorf("ask: %s", b)
 	}
-	for _, lease := range []string{"lease_id", "epoch"} { // older clients send epoch
-		_, b = h.call(t, "POST", "/v1/sweeps/digits-1/trials/1:tell", `{"`+lease+`":"1","reports":[{"step":"3","metrics":{"a":1}}]}`)
-		if !bytes.Contains(b, []byte(`"go_on":true`)) {
-			t.Errorf("tell: %s", b)
-		}
+	_, b = h.call(t, "POST", "/v1/sweeps/digits-1/trials/1:tell", `{"lease_id":"1","reports":[{"step":"3","metrics":{"a":1}}]}`)
+	if !bytes.Contains(b, []byte(`"go_on":true`)) {
+		t.Errorf("tell: %s", b)
 	}
 	_, b = h.call(t, "GET", "/v1/sweeps/digits-1/trials?order=best&page_size=1", "")
 	var page struct {

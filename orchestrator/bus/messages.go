@@ -133,9 +133,6 @@ type lastUplinks []struct {
 
 // isNew reports whether the uplink is new.
 func (h *lastUplinks) isNew(up *outbidv1.Uplink) bool {
-	if up.GetSaid() == 0 {
-		return true // from a version without this counter
-	}
 	for i := range *h {
 		if last := &(*h)[i]; last.boot == up.GetBoot() {
 			newer := up.GetSaid() > last.said

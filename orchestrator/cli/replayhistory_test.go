@@ -11,6 +11,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -92,7 +93,7 @@ func TestReplayShowsEachPeriod(t *testing.T) {
 			rounds++
 		}
 		if rounds > 20 && e.GetUplinkSeen() != nil && change != nil {
-			e.Kind = &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{Policy: change}}
+			e.Kind = &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{Format: state.Format, Policy: change}}
 			change = nil
 		}
 	})

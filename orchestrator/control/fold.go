@@ -108,10 +108,6 @@ func (c *Core) tellTuner(change state.Change) (answer, error) {
 		}
 	case state.TunerAnswers:
 		return answer{}, c.answered(s, change.Event.GetTunerAnswered())
-	case state.TunerRecorded:
-		if change.Event.GetOrchestratorStarted().GetAnswersRecorded() {
-			return answer{}, c.recordAnswers()
-		}
 	}
 	if change.News {
 		return c.consult(s, tunerEvent(change)), nil

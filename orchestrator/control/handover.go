@@ -18,7 +18,6 @@ import (
 func (c *Core) Begin(now time.Time, version string, options map[string]string) (*outbidv1.Event, error) {
 	e := &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
 		Term: c.set.Term, Version: version, Format: state.Format, Policy: &outbidv1.PolicySettings{Name: c.policy.Name(), Options: options},
-		AnswersRecorded: true,
 	}}}
 	_, _, err := c.fold(now, e)
 	return e, err

@@ -113,31 +113,6 @@ func (c *Core) dropTuner(s *state.Sweep) {
 	c.out.Retire = append(c.out.Retire, s.ID)
 }
 
-// recordAnswers marks that the ledger contains the answers of remote tuners from here on. Earlier versions waited for
-// each answer.
-func (c *Core) recordAnswers() error {
-	for _, id := range sortedKeys(c.tuners) {
-		if t := c.Remote(id); t != nil {
-			t.Recorded()
-		}
-	}
-	for id, put := range c.archived {
-		if !isRemote(c.st.Sweeps[id].Spec) {
-			continue
-		}
-		t, err := remote.Restore(put.snapshot)
-		if err != nil {
-			return err
-		}
-		t.Recorded()
-		if put.snapshot, err = t.Snapshot(); err != nil {
-			return err
-		}
-		c.archived[id] = put
-	}
-	return nil
-}
-
 // overtaken reports whether an action of a remote tuner names a trial that has ended since the question.
 func (c *Core) overtaken(s *state.Sweep, action tuner.Action) bool {
 	t := c.Remote(s.ID)

@@ -146,7 +146,7 @@ func (l *life) answer() bool {
 
 // forgetSaved removes snapshots of the process: a core restored from the first batch has every question instead.
 func (l *life) forgetSaved(r *outbidv1.SweepRecord) {
-	if !r.GetTunerRemote() || r.GetTuner() == nil {
+	if r.GetTuner() == nil || r.GetSpec().GetTuner().GetPlugin() == nil {
 		return
 	}
 	var m outbidv1.RemoteTuner

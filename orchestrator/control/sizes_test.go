@@ -286,7 +286,7 @@ func TestALedgerWithAnOversizedSpec(t *testing.T) {
 	big := sim.Sweep("big", "min", 40, sim.Tuner("random", map[string]int64{"max_steps": 4}))
 	big.GetSpace()["v"] = &outbidv1.Parameter{Kind: &outbidv1.Parameter_Constant{Constant: structpb.NewStringValue(strings.Repeat("v", 2_500_000))}}
 	events := []*outbidv1.Event{
-		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{Term: 1, Format: 3}}},
+		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{Term: 1, Format: 4}}},
 		{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{Sweep: "big-1", Spec: big, Actor: "me"}}},
 	}
 	if _, err := l.Append(t.Context(), time.Now(), events); err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
-	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -85,7 +84,7 @@ func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
 	t := c.tuners[r.GetId()]
 	if t == nil {
 		if put, ok := c.archived[r.GetId()]; ok {
-			r.Tuner, r.Outlook, r.TunerRemote = put.snapshot, put.outlook.Message(), isRemote(r.GetSpec())
+			r.Tuner, r.Outlook = put.snapshot, put.outlook.Message()
 		}
 		return nil
 	}
@@ -93,7 +92,7 @@ func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
 	if err != nil {
 		return fmt.Errorf("snapshot of the tuner of sweep %s: %w", r.GetId(), err)
 	}
-	r.Tuner, r.TunerRemote = data, isRemote(r.GetSpec())
+	r.Tuner = data
 	return nil
 }
 
@@ -102,12 +101,6 @@ func (c *Core) loadTuner(r *outbidv1.SweepRecord) error {
 	snapshot := r.GetTuner()
 	if snapshot == nil {
 		return nil
-	}
-	if isRemote(r.GetSpec()) && !r.GetTunerRemote() { // an older snapshot, of the plugin itself
-		var err error
-		if snapshot, err = remote.Resume(r.GetSpec(), snapshot).Snapshot(); err != nil {
-			return err
-		}
 	}
 	if c.st.Sweeps[r.GetId()].Done() {
 		c.archived[r.GetId()] = archived{snapshot, tuner.OutlookOf(r.GetOutlook())}

@@ -80,17 +80,8 @@ func verifyAlone(b *outbidv1.Batch, seq uint64) error {
 	return nil
 }
 
-// Decode returns the events of a batch, upgraded to the form that this version writes. An error is a *DamageError.
+// Decode returns the events of a batch. An error is a *DamageError.
 func Decode(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
-	events, err := decodeAsWritten(b)
-	for _, e := range events {
-		outbidv1.UpgradeEvent(e)
-	}
-	return events, err
-}
-
-// decodeAsWritten returns the events of a batch without an upgrade, so that they encode to the same bytes.
-func decodeAsWritten(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
 	events := new(outbidv1.Events)
 	if err := proto.Unmarshal(b.GetEvents(), events); err != nil {
 		return nil, damaged(b.GetSeq(), "its events cannot be decoded: %v", err)

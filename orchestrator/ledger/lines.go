@@ -27,7 +27,7 @@ type line struct {
 
 // WriteLine writes a batch with readable events as JSON on one line. Equal batches give equal bytes.
 func WriteLine(w io.Writer, b *outbidv1.Batch) error {
-	events, err := decodeAsWritten(b) // the hash in a line is that of the events as they were written
+	events, err := Decode(b)
 	if err != nil {
 		return err
 	}

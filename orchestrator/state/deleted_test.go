@@ -79,28 +79,6 @@ func restore(t *testing.T, st *state.State) *state.State {
 	return restored
 }
 
-// Snapshots of versions without deletions contain no orders.
-func TestASnapshotWithoutOrdersCountsSweeps(t *testing.T) {
-	t.Parallel()
-	st := state.New()
-	apply(t, st, submittedAs("s-1", ""), submittedAs("s-2", ""))
-	snap := st.Snapshot()
-	snap.NextOrder, snap.Format = 0, 0
-	for _, s := range snap.GetSweeps() {
-		s.Order = nil
-	}
-	old, err := state.Restore(snap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, old, submittedAs("s-3", ""))
-	for i, id := range []string{"s-1", "s-2", "s-3"} {
-		if got := old.Sweeps[id].Order; got != i {
-			t.Errorf("%s has order %d, want %d", id, got, i)
-		}
-	}
-}
-
 func TestNewerLedgersAreRefused(t *testing.T) {
 	t.Parallel()
 	started := func(format uint32) *outbidv1.Event {
@@ -109,7 +87,10 @@ func TestNewerLedgersAreRefused(t *testing.T) {
 		}}}
 	}
 	st := state.New()
-	apply(t, st, started(0), started(state.Format))
+	apply(t, st, started(state.Format))
+	if err := st.Apply(at(), started(3)); !errors.Is(err, state.ErrUnreleased) || !strings.Contains(err.Error(), "by version v9.1: its format is 3") {
+		t.Errorf("a start before the first release: %v", err)
+	}
 	err := st.Apply(at(), started(state.Format+1))
 	if want := fmt.Sprintf("by version v9.1: its format is %d, and this version reads formats up to %d", state.Format+1,
 		state.Format); !errors.Is(err, state.ErrNewer) || !strings.Contains(err.Error(), want) {
@@ -126,5 +107,9 @@ func TestNewerLedgersAreRefused(t *testing.T) {
 	snap.Format++
 	if _, err := state.Restore(snap); !errors.Is(err, state.ErrNewer) {
 		t.Errorf("a newer snapshot: %v", err)
+	}
+	snap.Format = 0
+	if _, err := state.Restore(snap); !errors.Is(err, state.ErrUnreleased) {
+		t.Errorf("a snapshot before the first release: %v", err)
 	}
 }

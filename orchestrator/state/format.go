@@ -10,20 +10,29 @@ import (
 )
 
 // Format of the ledgers that this version writes. It is incremented if an earlier version would compute another state
-// from the ledger without an error. Format 1 is the format before numbering; 2 deletes sweeps; 3 stores all places of
-// a lease in one list; 4 records faults of nodes, and excuses trials because of them.
-const Format = 4
+// from the ledger without an error. firstFormat is the format of 1.0.0-rc.1; lower ones were never released.
+const (
+	Format      = 4
+	firstFormat = 4
+)
 
 // ErrNewer means that a newer version wrote the ledger, and this version cannot read it.
 var ErrNewer = errors.New("a newer version of Outbid wrote this ledger")
 
-// checkFormat rejects the formats of newer versions.
+// ErrUnreleased means that a version before 1.0.0-rc.1 wrote the ledger.
+var ErrUnreleased = errors.New("a version of Outbid before the first release wrote this ledger")
+
+// checkFormat rejects the formats of newer versions and of versions before the first release.
 func checkFormat(format uint32, version string) error {
-	if format <= Format {
-		return nil
-	}
 	if version != "" {
 		version = " by version " + version
+	}
+	switch {
+	case format < firstFormat:
+		return fmt.Errorf("%w%s: its format is %d, and this version reads formats from %d; export its results with the "+
+			"version that wrote it, and start with a new data directory", ErrUnreleased, version, format, firstFormat)
+	case format <= Format:
+		return nil
 	}
 	return fmt.Errorf("%w%s: its format is %d, and this version reads formats up to %d; use the newer version: nothing "+
 		"was changed", ErrNewer, version, format, Format)
@@ -38,13 +47,15 @@ func (f *foldContext) started(e *outbidv1.OrchestratorStarted) error {
 	return nil
 }
 
-// CheckReadable returns an ErrNewer if this version does not know an event.
+// CheckReadable returns an ErrNewer or ErrUnreleased if this version cannot read an event.
 func CheckReadable(event *outbidv1.Event) error {
 	if event.GetKind() == nil {
 		return errUnknown(event)
 	}
-	started := event.GetOrchestratorStarted()
-	return checkFormat(started.GetFormat(), started.GetVersion())
+	if started := event.GetOrchestratorStarted(); started != nil {
+		return checkFormat(started.GetFormat(), started.GetVersion())
+	}
+	return nil
 }
 
 // errUnknown returns the error for an event of an unknown kind. Such an event must not be skipped.

@@ -42,7 +42,7 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", LeaseId: 1, Node: "b"}}},
 		grant(1, 2, "b"), node("a", 0),
 		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
-			Policy: &outbidv1.PolicySettings{Name: "themis", Options: map[string]string{"lease": "5m0s"}},
+			Format: state.Format, Policy: &outbidv1.PolicySettings{Name: "themis", Options: map[string]string{"lease": "5m0s"}},
 		}}},
 	} {
 		if err := st.Apply(time.Unix(1, 0).UTC(), e); err != nil {

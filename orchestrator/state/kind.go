@@ -72,7 +72,6 @@ const (
 	TunerForgotten TunerPart = "is forgotten"
 	TunerAsked     TunerPart = "was asked; is asked again on replay"
 	TunerAnswers   TunerPart = "if remote: has answered; its actions follow"
-	TunerRecorded  TunerPart = "if remote: its answers are in the ledger from here on"
 	TunerHears     TunerPart = "is notified"
 	TunerHearsNews TunerPart = "is notified if the event is new to it"
 )

@@ -95,7 +95,7 @@ func ledgerKinds() []*Kind {
 		newKind(AboutLedger, (*event).GetNote, (*foldContext).note, ReadersAside),
 		newKind(AboutLedger, (*event).GetRoundBegun, (*foldContext).roundBegun, PolicyBegins),
 		newKind(AboutLedger, (*event).GetRoundDecided, (*foldContext).roundDecided, PolicyDecided, ReadersRound),
-		newKind(AboutLedger, (*event).GetOrchestratorStarted, (*foldContext).started, TunerRecorded, PolicyStarts, ReadersLeader),
+		newKind(AboutLedger, (*event).GetOrchestratorStarted, (*foldContext).started, PolicyStarts, ReadersLeader),
 	}
 }
 

@@ -89,22 +89,6 @@ func TestADamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// Snapshots of versions that did not record whether a trial failed otherwise never show fewer than 0 restarts.
-func TestRestartsOfAnOldSnapshot(t *testing.T) {
-	t.Parallel()
-	st, _ := running(t, spec(1), 1)
-	apply(t, st, ended(0, outbidv1.TrialState_TRIAL_STATE_FAILED))
-	snap := proto.CloneOf(st.Snapshot())
-	snap.Sweeps[0].Trials[0].FailedOtherwise = false
-	old, err := state.Restore(snap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := old.TrialView(old.Sweeps["s-1"], old.Sweeps["s-1"].Trials[0]).GetRestarts(); got != 0 {
-		t.Errorf("%d restarts are shown", got)
-	}
-}
-
 // The last checkpoint of a fork that does not lead is kept while it runs, however often the leading fork saves.
 func TestTheNewestOfEachForkIsKept(t *testing.T) {
 	t.Parallel()

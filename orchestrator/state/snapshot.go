@@ -17,8 +17,7 @@ import (
 func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
-		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
-		AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
+		NameCounters: maps.Clone(st.names), AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
 		Decider: st.Decider, Format: Format, Prices: st.prices,
 	}
 	st.snapshotDeleted(snap)
@@ -47,7 +46,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
-		Order: new(int64(s.Order)), ReportBytes: s.ReportBytes,
+		Order: int64(s.Order), ReportBytes: s.ReportBytes,
 	}
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
@@ -87,7 +86,6 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	if err := checkFormat(snap.GetFormat(), ""); err != nil {
 		return nil, err
 	}
-	outbidv1.UpgradeSnapshot(snap)
 	st := New()
 	st.Seq, st.Hash, st.Time = snap.GetSeq(), snap.GetHash(), from(snap.GetTime())
 	st.NextLease, st.NextRound, st.Decider = snap.GetNextLeaseId(), snap.GetNextRound(), snap.GetDecider()
@@ -107,9 +105,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		if err != nil {
 			return nil, fmt.Errorf("snapshot of sweep %s: %w", r.GetId(), err)
 		}
-		if s.Order = st.nextOrder; r.Order != nil {
-			s.Order = int(r.GetOrder())
-		}
+		s.Order = int(r.GetOrder())
 		st.addSweep(s)
 		if shares(s) && !s.Done() {
 			st.competing++
@@ -120,12 +116,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	st.restoreTenants(snap)
 	st.restoreTotals(snap)
 	st.prices = snap.GetPrices()
-	switch {
-	case snap.AppSecondsAt != nil:
-		st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), snap.GetAppSecondsAt().AsTime()
-	case snap.GetAppSeconds() > 0 || st.competing > 0: // a version that recorded only the sum
-		st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
-	}
+	st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), from(snap.GetAppSecondsAt())
 	return st, nil
 }
 

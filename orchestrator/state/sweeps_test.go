@@ -76,34 +76,6 @@ func TestAppSecondsCountTheSweepsThatCompete(t *testing.T) {
 	}
 }
 
-// Snapshots of earlier versions contained only the sum up to their own time.
-func TestAppSecondsOfAnOldSnapshotGoOn(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		events []*outbidv1.Event
-		sum    float64
-		want   float64
-	}{
-		"one goes on":          {[]*outbidv1.Event{submittedAs("s-1", "")}, 5, 15},
-		"one begins":           {[]*outbidv1.Event{submittedAs("s-1", "")}, 0, 10},
-		"none goes on":         {[]*outbidv1.Event{submittedAs("s-1", ""), changed("s-1", outbidv1.SweepState_SWEEP_STATE_DONE)}, 5, 5},
-		"there never were any": {[]*outbidv1.Event{joined(1)}, 0, 0},
-	} {
-		st := state.New()
-		apply(t, st, tc.events...)
-		st.Time = at() // callers that apply batches set it
-		snap := st.Snapshot()
-		snap.AppSeconds, snap.AppSecondsAt, snap.AppSecondsCounted = tc.sum, nil, 0
-		old, err := state.Restore(snap)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := old.AppSeconds(after(10)); got != tc.want {
-			t.Errorf("%s: %g app seconds ten seconds later, want %g", name, got, tc.want)
-		}
-	}
-}
-
 func TestASweepIsLiveUntilItEnds(t *testing.T) {
 	t.Parallel()
 	const running, stopped = outbidv1.SweepState_SWEEP_STATE_RUNNING, outbidv1.SweepState_SWEEP_STATE_STOPPED

@@ -192,43 +192,11 @@ func named[E ~int32](of map[int32]int64) map[E]int64 {
 
 // restoreTotals restores the totals of a snapshot after its sweeps.
 func (st *State) restoreTotals(snap *outbidv1.StateSnapshot) {
-	if snap.GetTotals() == nil {
-		st.estimateTotals()
-		return
-	}
 	for _, r := range snap.GetTotals().GetTenants() {
 		st.count(r.GetTenant(), func(t *Totals) {
 			t.DeviceMicros, t.TrialsEnded = r.GetDeviceMicros(), named[outbidv1.TrialState](r.GetTrialsEnded())
 			t.ForkFailures, t.SweepsEnded = named[outbidv1.FailureKind](r.GetForkFailures()), named[outbidv1.SweepState](r.GetSweepsEnded())
 			t.SweepsSubmitted = r.GetSweepsSubmitted()
 		})
-	}
-}
-
-// estimateTotals estimates the totals of a snapshot from a version without them: the number of sweeps, how they and
-// their trials ended, and the cost of leases with an unknown device type. Deleted sweeps count only as submitted.
-// Failures count from here on.
-func (st *State) estimateTotals() {
-	for _, d := range st.Deleted() {
-		tenant := st.countedAs(cmp.Or(d.Tenant, DefaultTenant))
-		st.count(tenant, func(t *Totals) { t.SweepsSubmitted++ })
-	}
-	for _, id := range st.SweepIDs {
-		s := st.Sweeps[id]
-		st.countSubmitted(s)
-		st.count(s.countedAs, func(t *Totals) {
-			if s.Done() {
-				t.SweepsEnded = plus(t.SweepsEnded, s.State, 1)
-			}
-			for state := trialCompleted; state <= trialCancelled; state++ {
-				t.TrialsEnded = plus(t.TrialsEnded, state, int64(s.Counts[state]))
-			}
-			t.DeviceMicros = plus(t.DeviceMicros, unknownType, int64(s.DeviceSeconds*1e6))
-		})
-		for _, n := range s.Running {
-			for _, l := range s.Trials[n].Leases {
-				st.meter(s, l)
-			}
-		}
 	}
 }

@@ -173,34 +173,3 @@ func TestTotalsAreBounded(t *testing.T) {
 		}
 	}
 }
-
-// The totals of a snapshot from a version without them include what its sweeps have used, and how they ended.
-func TestTotalsOfAnOlderSnapshot(t *testing.T) {
-	t.Parallel()
-	st, now := state.New(), at()
-	apply(t, st, joined(2), submittedAs("s-1", ""), created(0), created(1), granted(0, 1, 0))
-	ends := leaseEnded(0, 1)
-	ends.GetLeaseEnded().DeviceSeconds = 2.5
-	apply(t, st, ends, ended(0, outbidv1.TrialState_TRIAL_STATE_FAILED), granted(1, 2, 1), submittedAs("s-2", ""),
-		changed("s-2", outbidv1.SweepState_SWEEP_STATE_STOPPING), changed("s-2", outbidv1.SweepState_SWEEP_STATE_STOPPED), deleted("s-2"))
-	snap := proto.CloneOf(st.Snapshot())
-	snap.Totals = nil
-	for _, l := range snap.GetSweeps()[0].GetTrials()[1].GetHeld() {
-		l.Metered = nil
-	}
-	old, err := state.Restore(snap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(time.Second)
-	if err := old.Apply(now, reported(1, 2, 1)); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]int64{
-		"vision submitted": 2, "vision devices (unknown)": 2_500_000, "vision devices gpu": 1_000_000, "vision trials TRIAL_STATE_COMPLETED": 0,
-		"vision trials TRIAL_STATE_STOPPED": 0, "vision trials TRIAL_STATE_FAILED": 1, "vision trials TRIAL_STATE_CANCELLED": 0,
-	}
-	if diff := cmp.Diff(want, counters(old.Publish().Totals())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}

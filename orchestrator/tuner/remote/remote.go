@@ -41,26 +41,17 @@ type Tuner struct {
 	saved    uint64
 	told     []Question
 	answered uint64
-	// recorded is set if answers are recorded in the ledger. It is false for a sweep of an earlier version, which
-	// waited for each answer.
-	recorded bool
 	status   tuner.Status
 	outlook  tuner.Outlook
 }
 
 var _ tuner.Tuner = (*Tuner)(nil)
 
-// New returns a tuner without questions. opened is the initial status of its process, or nil if the sweep was submitted
-// to a version that waited for every answer.
+// New returns a tuner without questions. opened is the initial status of its process.
 func New(spec *outbidv1.SweepSpec, opened *outbidv1.TunerStatus) *Tuner {
-	t := &Tuner{spec: spec, recorded: opened != nil}
+	t := &Tuner{spec: spec}
 	t.take(opened)
 	return t
-}
-
-// Resume returns a tuner whose process is restored from a snapshot taken by an earlier version.
-func Resume(spec *outbidv1.SweepSpec, snapshot []byte) *Tuner {
-	return &Tuner{spec: spec, snapshot: snapshot}
 }
 
 // Restore returns the tuner of a Snapshot.
@@ -70,7 +61,7 @@ func Restore(data []byte) (*Tuner, error) {
 		return nil, fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)
 	}
 	t := &Tuner{
-		spec: m.GetSpec(), snapshot: m.GetSnapshot(), saved: m.GetSaved(), answered: m.GetAnswered(), recorded: m.GetRecorded(),
+		spec: m.GetSpec(), snapshot: m.GetSnapshot(), saved: m.GetSaved(), answered: m.GetAnswered(),
 	}
 	t.take(m.GetStatus())
 	for i, q := range m.GetTold() {
@@ -89,7 +80,7 @@ func Restore(data []byte) (*Tuner, error) {
 // Snapshot implements tuner.Tuner. It contains the snapshot of the process and the questions since.
 func (t *Tuner) Snapshot() ([]byte, error) {
 	m := &outbidv1.RemoteTuner{
-		Spec: t.spec, Snapshot: t.snapshot, Saved: t.saved, Answered: t.answered, Recorded: t.recorded,
+		Spec: t.spec, Snapshot: t.snapshot, Saved: t.saved, Answered: t.answered,
 		Status: &outbidv1.TunerStatus{Waiting: t.status.Waiting, Exhausted: t.status.Exhausted, Outlook: t.outlook.Message()},
 	}
 	for _, q := range t.told {
@@ -111,23 +102,12 @@ func (t *Tuner) last() uint64 { return t.saved + uint64(len(t.told)) }
 // Tell adds an event as a question.
 func (t *Tuner) Tell(at time.Time, e tuner.Event) {
 	t.told = append(t.told, Question{t.last() + 1, at, e})
-	if !t.recorded {
-		t.answered = t.last()
-	}
 }
 
 // Handle implements tuner.Tuner. It returns no actions, because the process answers later.
 func (t *Tuner) Handle(e tuner.Event) ([]tuner.Action, error) {
 	t.Tell(time.Time{}, e)
 	return nil, nil
-}
-
-// Recorded marks that answers are recorded in the ledger from now on. The status is cleared, because a version that
-// waited for every answer did not record it. It is unknown until the tuner is asked for trials.
-func (t *Tuner) Recorded() {
-	if !t.recorded {
-		t.recorded, t.status = true, tuner.Status{}
-	}
 }
 
 // Fresh reports whether no question was answered, so that a new process needs no restored state.

@@ -97,23 +97,6 @@ func TestAProcessGoesOnFromItsSnapshot(t *testing.T) {
 	}
 }
 
-// Questions of a version that waited for every answer count as answered.
-func TestAnEarlierVersionWaitedForItsAnswers(t *testing.T) {
-	t.Parallel()
-	for name, r := range map[string]*remote.Tuner{"submitted": remote.New(spec("s"), nil), "snapshot": remote.Resume(spec("s"), []byte("own"))} {
-		r.Tell(at(1), tuner.Ask{N: 1})
-		if len(r.Open()) != 0 || r.Answered() != 1 {
-			t.Errorf("%s: %d questions are open", name, len(r.Open()))
-		}
-		r.Recorded()
-		r.Tell(at(2), tuner.Ask{N: 1})
-		r.Recorded()
-		if len(r.Open()) != 1 || len(r.Start().Told) != 1 {
-			t.Errorf("%s: %d questions are open", name, len(r.Open()))
-		}
-	}
-}
-
 // A restored tuner equals the one of the snapshot.
 func TestASnapshotIsTheTuner(t *testing.T) {
 	t.Parallel()

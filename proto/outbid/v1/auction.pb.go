@@ -42,7 +42,7 @@ type Auction struct {
 	Apps int32 `protobuf:"varint,7,opt,name=apps,proto3" json:"apps,omitempty"`
 	// How long the granted devices are held, in seconds.
 	LeaseSeconds float64 `protobuf:"fixed64,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
-	// The rule for which apps are asked, as text; empty in records of earlier versions.
+	// The rule for which apps are asked, as text.
 	Rule          string `protobuf:"bytes,9,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

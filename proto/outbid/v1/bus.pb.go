@@ -156,19 +156,14 @@ type Uplink struct {
 	Info *NodeInfo `protobuf:"bytes,6,opt,name=info,proto3" json:"info,omitempty"`
 	// The worker is leaving and has ended its forks.
 	Leaving bool `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// The proof of earlier versions, in which all workers shared one key. Uplinks are signed now, so it is not read.
-	//
-	// Deprecated: Marked as deprecated in outbid/v1/bus.proto.
-	Proof []byte `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
 	// When NATS stops accepting this worker, in seconds since 1970; 0 for never. After half of the remaining life it gets
 	// new credentials with its orders.
 	CredentialsExpireUnix int64 `protobuf:"varint,9,opt,name=credentials_expire_unix,json=credentialsExpireUnix,proto3" json:"credentials_expire_unix,omitempty"`
-	// Increases with every uplink of a boot, so that a recorded uplink cannot make a dead worker seem alive. 0 from
-	// earlier versions.
+	// Increases with every uplink of a boot, so that a recorded uplink cannot make a dead worker seem alive.
 	Said uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
 	// forks is empty because it did not fit: the forks are those of the last list.
 	ForksLeftOut bool `protobuf:"varint,30,opt,name=forks_left_out,json=forksLeftOut,proto3" json:"forks_left_out,omitempty"`
-	// The latest results of the worker's checks of its machine; absent from versions without checks.
+	// The latest results of the worker's checks of its machine.
 	Health        *NodeHealth `protobuf:"bytes,40,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -251,14 +246,6 @@ func (x *Uplink) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/bus.proto.
-func (x *Uplink) GetProof() []byte {
-	if x != nil {
-		return x.Proof
-	}
-	return nil
 }
 
 func (x *Uplink) GetCredentialsExpireUnix() int64 {
@@ -847,8 +834,10 @@ type Orders struct {
 	Tenants bool `protobuf:"varint,11,opt,name=tenants,proto3" json:"tenants,omitempty"`
 	// The averages that the node should make; others are cancelled.
 	Consolidations []*Consolidation `protobuf:"bytes,12,rep,name=consolidations,proto3" json:"consolidations,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Why the server refuses this worker, such as its version; empty if it does not. The worker ends.
+	Refused       string `protobuf:"bytes,13,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Orders) Reset() {
@@ -963,6 +952,13 @@ func (x *Orders) GetConsolidations() []*Consolidation {
 		return x.Consolidations
 	}
 	return nil
+}
+
+func (x *Orders) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 // Consolidation is an average of a trial's forks that a node should make.
@@ -2020,7 +2016,7 @@ var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
-	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xae\x03\n" +
+	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x94\x03\n" +
 	"\x06Uplink\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1b\n" +
@@ -2028,8 +2024,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\bmessages\x18\x04 \x03(\v2\x18.outbid.v1.UplinkMessageR\bmessages\x12+\n" +
 	"\x05forks\x18\x05 \x03(\v2\x15.outbid.v1.ForkStatusR\x05forks\x12'\n" +
 	"\x04info\x18\x06 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12\x18\n" +
-	"\aleaving\x18\a \x01(\bR\aleaving\x12\x18\n" +
-	"\x05proof\x18\b \x01(\fB\x02\x18\x01R\x05proof\x126\n" +
+	"\aleaving\x18\a \x01(\bR\aleaving\x126\n" +
 	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\x12\x12\n" +
 	"\x04said\x18\n" +
 	" \x01(\x04R\x04said\x12$\n" +
@@ -2070,7 +2065,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\afailure\x18\x02 \x01(\x0e2\x16.outbid.v1.FailureKindR\afailure\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x16\n" +
-	"\x06pruned\x18\x05 \x01(\bR\x06pruned\"\x95\x03\n" +
+	"\x06pruned\x18\x05 \x01(\bR\x06pruned\"\xaf\x03\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +
@@ -2086,7 +2081,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\vcredentials\x18\n" +
 	" \x01(\tR\vcredentials\x12\x18\n" +
 	"\atenants\x18\v \x01(\bR\atenants\x12@\n" +
-	"\x0econsolidations\x18\f \x03(\v2\x18.outbid.v1.ConsolidationR\x0econsolidations\"\xf7\x01\n" +
+	"\x0econsolidations\x18\f \x03(\v2\x18.outbid.v1.ConsolidationR\x0econsolidations\x12\x18\n" +
+	"\arefused\x18\r \x01(\tR\arefused\"\xf7\x01\n" +
 	"\rConsolidation\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x128\n" +

@@ -2450,7 +2450,7 @@ type TrialReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Report        *Report                `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2519,7 +2519,7 @@ type TrialReached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2711,18 +2711,10 @@ type LeaseGranted struct {
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	// Counts the leases of the whole ledger: a fencing token.
-	LeaseId uint64 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// The first place, and the others, in ledgers of formats 1 and 2. Readers of a ledger get them in places.
-	//
-	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
-	Node string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
-	Devices []int32 `protobuf:"varint,5,rep,packed,name=devices,proto3" json:"devices,omitempty"`
-	Reason  string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	LeaseId uint64 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	Reason  string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The end of the policy's term; absent for none.
 	TermEnd *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
-	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
-	More []*LeasePlace `protobuf:"bytes,8,rep,name=more,proto3" json:"more,omitempty"`
 	// Where its processes run, in the order of their ranks: rank 0 is on the first place.
 	Places []*LeasePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
 	// The trial already holds another lease: two forks train it.
@@ -2786,22 +2778,6 @@ func (x *LeaseGranted) GetLeaseId() uint64 {
 	return 0
 }
 
-// Deprecated: Marked as deprecated in outbid/v1/event.proto.
-func (x *LeaseGranted) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/event.proto.
-func (x *LeaseGranted) GetDevices() []int32 {
-	if x != nil {
-		return x.Devices
-	}
-	return nil
-}
-
 func (x *LeaseGranted) GetReason() string {
 	if x != nil {
 		return x.Reason
@@ -2812,14 +2788,6 @@ func (x *LeaseGranted) GetReason() string {
 func (x *LeaseGranted) GetTermEnd() *timestamppb.Timestamp {
 	if x != nil {
 		return x.TermEnd
-	}
-	return nil
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/event.proto.
-func (x *LeaseGranted) GetMore() []*LeasePlace {
-	if x != nil {
-		return x.More
 	}
 	return nil
 }
@@ -3110,7 +3078,7 @@ func (x *ForksEnded) GetReason() string {
 // ForkSteps are the steps of one fork of a fork slot.
 type ForkSteps struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Steps         int64                  `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3359,7 +3327,7 @@ type LeaseRenewed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3437,7 +3405,7 @@ type PlaceEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3514,7 +3482,7 @@ type LeaseRevoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	How           RevokeKind             `protobuf:"varint,4,opt,name=how,proto3,enum=outbid.v1.RevokeKind" json:"how,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3591,7 +3559,7 @@ type LeaseEnded struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Reason  string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Device-seconds from the grant to now.
 	DeviceSeconds float64 `protobuf:"fixed64,5,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
@@ -3669,7 +3637,7 @@ type ForkStarted struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// The step of its start checkpoint.
 	FromStep      int64 `protobuf:"varint,4,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3739,11 +3707,11 @@ type ForkFailed struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Kind    FailureKind            `protobuf:"varint,4,opt,name=kind,proto3,enum=outbid.v1.FailureKind" json:"kind,omitempty"`
 	// One line for the user.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Its last step; absent in ledgers of versions that did not record it.
+	// Its last step; absent if it is unknown.
 	Step *int64 `protobuf:"varint,6,opt,name=step,proto3,oneof" json:"step,omitempty"`
 	// Nodes that were lost while the trial ran there, since its last progress, including this one; 0 if none was.
 	Losses int32 `protobuf:"varint,9,opt,name=losses,proto3" json:"losses,omitempty"`
@@ -3751,8 +3719,7 @@ type ForkFailed struct {
 	Suspected bool `protobuf:"varint,7,opt,name=suspected,proto3" json:"suspected,omitempty"`
 	// Key of the checkpoint that could not be read: it is not used again, and the failure does not count as a restart.
 	Unreadable string `protobuf:"bytes,8,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
-	// The node that it ran on, or should have run on; empty in ledgers of versions that did not record it, and for
-	// clients.
+	// The node that it ran on, or should have run on; empty for clients.
 	Node string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
 	// It does not count as a restart: the node is to blame, or another node has not been tried yet.
 	Excused bool `protobuf:"varint,11,opt,name=excused,proto3" json:"excused,omitempty"`
@@ -4267,7 +4234,7 @@ type TrialAsked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Client        string                 `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4522,16 +4489,12 @@ type OrchestratorStarted struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Term    uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// The policy from here on; absent in ledgers of servers that did not record it.
+	// The policy from here on; absent in ledgers of simulations.
 	Policy *PolicySettings `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The format of the following events: a version that knows only lower ones must not read on. 0 in ledgers of versions
-	// that did not record it.
-	Format uint32 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"`
-	// From here on the ledger has the answers of tuners in separate processes. Earlier questions were answered
-	// immediately.
-	AnswersRecorded bool `protobuf:"varint,5,opt,name=answers_recorded,json=answersRecorded,proto3" json:"answers_recorded,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The format of the following events: a version that knows only lower ones must not read on.
+	Format        uint32 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OrchestratorStarted) Reset() {
@@ -4590,13 +4553,6 @@ func (x *OrchestratorStarted) GetFormat() uint32 {
 		return x.Format
 	}
 	return 0
-}
-
-func (x *OrchestratorStarted) GetAnswersRecorded() bool {
-	if x != nil {
-		return x.AnswersRecorded
-	}
-	return false
 }
 
 // PolicySettings is the configuration of a policy, from which it can be recreated.
@@ -4667,7 +4623,7 @@ type Report struct {
 	TrainSeconds float64 `protobuf:"fixed64,5,opt,name=train_seconds,json=trainSeconds,proto3" json:"train_seconds,omitempty"`
 	// The lease of the reporting fork, 0 if it was not recorded. A trial that restarts from an earlier step repeats the
 	// later steps under a later lease.
-	LeaseId uint64 `protobuf:"varint,6,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64 `protobuf:"varint,6,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// If several forks train the trial: the steps of the reporting fork. step is then the trial's: that of their start,
 	// plus the steps of all of them since then. Otherwise 0.
 	ForkStep int64 `protobuf:"varint,7,opt,name=fork_step,json=forkStep,proto3" json:"fork_step,omitempty"`
@@ -4779,7 +4735,7 @@ type Checkpoint struct {
 	// It was found damaged or missing: no trial starts from it any more.
 	Unreadable bool `protobuf:"varint,7,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	// The lease under which it was saved; 0 if it was not recorded.
-	LeaseId uint64 `protobuf:"varint,8,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64 `protobuf:"varint,8,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// State of an outer optimizer, under its key and ".outer"; absent for none.
 	Outer *OuterState `protobuf:"bytes,9,opt,name=outer,proto3" json:"outer,omitempty"`
 	// CRC-64/NVME of the file in hex, which detects damage in a tenth of SHA-256's time; empty if it was not recorded.
@@ -5290,16 +5246,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"configJson\x12\x1d\n" +
 	"\n" +
 	"until_step\x18\x05 \x01(\x03R\tuntilStep\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x7f\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x81\x01\n" +
 	"\rTrialReported\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12)\n" +
-	"\x06report\x18\x04 \x01(\v2\x11.outbid.v1.ReportR\x06report\"g\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12)\n" +
+	"\x06report\x18\x04 \x01(\v2\x11.outbid.v1.ReportR\x06report\"i\n" +
 	"\fTrialReached\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\"t\n" +
 	"\x0fCheckpointSaved\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
@@ -5310,16 +5266,13 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xf4\x02\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x91\x02\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x04node\x18\x04 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
-	"\adevices\x18\x05 \x03(\x05B\x02\x18\x01R\adevices\x12\x16\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
 	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12-\n" +
-	"\x04more\x18\b \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12-\n" +
 	"\x06places\x18\t \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x12\n" +
 	"\x04fork\x18\n" +
 	" \x01(\bR\x04fork\x12\x14\n" +
@@ -5348,9 +5301,9 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"checkpoint\x12*\n" +
 	"\x05forks\x18\x05 \x03(\v2\x14.outbid.v1.ForkStepsR\x05forks\x12*\n" +
 	"\x05again\x18\x06 \x01(\x0e2\x14.outbid.v1.ForkAgainR\x05again\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\":\n" +
-	"\tForkSteps\x12\x17\n" +
-	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"<\n" +
+	"\tForkSteps\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x14\n" +
 	"\x05steps\x18\x02 \x01(\x03R\x05steps\"\xef\x02\n" +
 	"\vMergeJudged\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
@@ -5372,43 +5325,43 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"LeasePlace\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\x05R\adevices\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended\"\xa2\x01\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"\xa4\x01\n" +
 	"\fLeaseRenewed\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x125\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x125\n" +
 	"\bterm_end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"}\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x7f\n" +
 	"\n" +
 	"PlaceEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x94\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x96\x01\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12'\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12'\n" +
 	"\x03how\x18\x04 \x01(\x0e2\x15.outbid.v1.RevokeKindR\x03how\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x90\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x92\x01\n" +
 	"\n" +
 	"LeaseEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12%\n" +
-	"\x0edevice_seconds\x18\x05 \x01(\x01R\rdeviceSeconds\"o\n" +
+	"\x0edevice_seconds\x18\x05 \x01(\x01R\rdeviceSeconds\"q\n" +
 	"\vForkStarted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\xf8\x02\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12\x1b\n" +
+	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\xfa\x02\n" +
 	"\n" +
 	"ForkFailed\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12*\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12*\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x16.outbid.v1.FailureKindR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x17\n" +
 	"\x04step\x18\x06 \x01(\x03H\x00R\x04step\x88\x01\x01\x12\x16\n" +
@@ -5452,12 +5405,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05level\x18\x04 \x01(\tR\x05level\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12'\n" +
 	"\x04kind\x18\x06 \x01(\x0e2\x13.outbid.v1.NoteKindR\x04kindB\b\n" +
-	"\x06_trial\"i\n" +
+	"\x06_trial\"k\n" +
 	"\n" +
 	"TrialAsked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12\x16\n" +
 	"\x06client\x18\x04 \x01(\tR\x06client\"\"\n" +
 	"\n" +
 	"RoundBegun\x12\x14\n" +
@@ -5471,26 +5424,25 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06prices\x18\x06 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"Y\n" +
 	"\rSweepAnswered\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x122\n" +
-	"\tadmission\x18\x02 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\"\xb9\x01\n" +
+	"\tadmission\x18\x02 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\"\x8e\x01\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06policy\x18\x03 \x01(\v2\x19.outbid.v1.PolicySettingsR\x06policy\x12\x16\n" +
-	"\x06format\x18\x04 \x01(\rR\x06format\x12)\n" +
-	"\x10answers_recorded\x18\x05 \x01(\bR\x0fanswersRecorded\"\xa2\x01\n" +
+	"\x06format\x18\x04 \x01(\rR\x06format\"\xa2\x01\n" +
 	"\x0ePolicySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb3\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
 	"\ametrics\x18\x03 \x03(\v2\x1e.outbid.v1.Report.MetricsEntryR\ametrics\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x17\n" +
-	"\blease_id\x18\x06 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x19\n" +
+	"\blease_id\x18\x06 \x01(\x04R\aleaseId\x12\x1b\n" +
 	"\tfork_step\x18\a \x01(\x03R\bforkStep\x12A\n" +
 	"\n" +
 	"attributes\x18\b \x03(\v2!.outbid.v1.Report.AttributesEntryR\n" +
@@ -5500,7 +5452,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbe\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -5511,8 +5463,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06metric\x18\x06 \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\a \x01(\bR\n" +
-	"unreadable\x12\x17\n" +
-	"\blease_id\x18\b \x01(\x04R\x05epoch\x12+\n" +
+	"unreadable\x12\x19\n" +
+	"\blease_id\x18\b \x01(\x04R\aleaseId\x12+\n" +
 	"\x05outer\x18\t \x01(\v2\x15.outbid.v1.OuterStateR\x05outer\x12\x1c\n" +
 	"\tcrc64nvme\x18\n" +
 	" \x01(\tR\tcrc64nvmeB\t\n" +
@@ -5738,41 +5690,40 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	56, // 53: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
 	57, // 54: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
 	64, // 55: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	37, // 56: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	37, // 57: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	57, // 58: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	64, // 59: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	57, // 60: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	35, // 61: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 62: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 63: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	57, // 64: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 65: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	64, // 66: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 67: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 68: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	64, // 69: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	69, // 70: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 71: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	70, // 72: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 73: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	71, // 74: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	72, // 75: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	73, // 76: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	55, // 77: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	61, // 78: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	62, // 79: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	64, // 80: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	63, // 81: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	64, // 82: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	60, // 83: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	64, // 84: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	59, // 85: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	37, // 56: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	57, // 57: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	64, // 58: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	57, // 59: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	35, // 60: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 61: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 62: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	57, // 63: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 64: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	64, // 65: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 66: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 67: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	64, // 68: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	69, // 69: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 70: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	70, // 71: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 72: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	71, // 73: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	72, // 74: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	73, // 75: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	55, // 76: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	61, // 77: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	62, // 78: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	64, // 79: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	63, // 80: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	64, // 81: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	60, // 82: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	64, // 83: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	59, // 84: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }

@@ -500,7 +500,7 @@ type ForkRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,11 +608,11 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\x01a\x18\x01 \x01(\x05R\x01a\x12\f\n" +
 	"\x01b\x18\x02 \x01(\x05R\x01b\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05lanes\x18\x04 \x01(\x05R\x05lanes\"N\n" +
+	"\x05lanes\x18\x04 \x01(\x05R\x05lanes\"P\n" +
 	"\aForkRef\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epochB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseIdB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_node_proto_rawDescOnce sync.Once

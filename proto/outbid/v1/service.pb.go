@@ -3887,7 +3887,7 @@ type AskTrialResponse struct {
 	// There will not be more unless the sweep is extended.
 	Exhausted bool `protobuf:"varint,2,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
 	// Pass this to TellTrial. Requests in JSON may use the former name epoch.
-	LeaseId       uint64 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3948,7 +3948,7 @@ type TellTrialRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Reports []*Report              `protobuf:"bytes,4,rep,name=reports,proto3" json:"reports,omitempty"`
 	// The client has finished the trial: it reached its target or ended by itself.
 	Finished bool `protobuf:"varint,5,opt,name=finished,proto3" json:"finished,omitempty"`
@@ -4786,7 +4786,7 @@ type Decision struct {
 	// Empty if the sweep belongs to another tenant.
 	Sweep   string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32  `protobuf:"varint,3,opt,name=trial,proto3" json:"trial,omitempty"`
-	LeaseId uint64 `protobuf:"varint,4,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64 `protobuf:"varint,4,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// The places of a grant.
 	Places        []*LeasePlace          `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -5505,15 +5505,15 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"?\n" +
 	"\x0fAskTrialRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
-	"\x06client\x18\x02 \x01(\tR\x06client\"q\n" +
+	"\x06client\x18\x02 \x01(\tR\x06client\"s\n" +
 	"\x10AskTrialResponse\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12\x1c\n" +
-	"\texhausted\x18\x02 \x01(\bR\texhausted\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\"\xb6\x01\n" +
+	"\texhausted\x18\x02 \x01(\bR\texhausted\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\"\xb8\x01\n" +
 	"\x10TellTrialRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12+\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12+\n" +
 	"\areports\x18\x04 \x03(\v2\x11.outbid.v1.ReportR\areports\x12\x1a\n" +
 	"\bfinished\x18\x05 \x01(\bR\bfinished\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\"P\n" +
@@ -5568,12 +5568,12 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12,\n" +
 	"\aauction\x18\x06 \x01(\v2\x12.outbid.v1.AuctionR\aauction\x121\n" +
-	"\tdecisions\x18\a \x03(\v2\x13.outbid.v1.DecisionR\tdecisions\"\xe1\x01\n" +
+	"\tdecisions\x18\a \x03(\v2\x13.outbid.v1.DecisionR\tdecisions\"\xe3\x01\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05sweep\x18\x02 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x03 \x01(\x05R\x05trial\x12\x17\n" +
-	"\blease_id\x18\x04 \x01(\x04R\x05epoch\x12-\n" +
+	"\x05trial\x18\x03 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x04 \x01(\x04R\aleaseId\x12-\n" +
 	"\x06places\x18\x05 \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
 	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\"Z\n" +

@@ -39,18 +39,16 @@ type StateSnapshot struct {
 	// Snapshot of the policy, if it has state.
 	Policy     []byte `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
 	PolicyName string `protobuf:"bytes,10,opt,name=policy_name,json=policyName,proto3" json:"policy_name,omitempty"`
-	// Time integral of the number of sweeps that have not ended, in seconds.
-	AppSeconds float64 `protobuf:"fixed64,11,opt,name=app_seconds,json=appSeconds,proto3" json:"app_seconds,omitempty"`
 	// The policy of the newest leader, to which the field policy belongs; absent if it was not recorded.
 	Decider *PolicySettings `protobuf:"bytes,12,opt,name=decider,proto3" json:"decider,omitempty"`
 	// The format of the ledger up to here; see OrchestratorStarted.
 	Format  uint32          `protobuf:"varint,13,opt,name=format,proto3" json:"format,omitempty"`
 	Deleted []*DeletedSweep `protobuf:"bytes,14,rep,name=deleted,proto3" json:"deleted,omitempty"`
-	// The order of the next sweep; 0 in snapshots of versions without deletion: the number of sweeps.
+	// The order of the next sweep.
 	NextOrder int64 `protobuf:"varint,15,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
-	// The same integral up to the last change of their number, and the time of that change. Summation continues from
-	// there, so that a restored state gets the same floating-point sums as one computed from the whole ledger. Absent in
-	// snapshots of older versions.
+	// The time integral of the number of sweeps that have not ended, in seconds, up to the last change of their number,
+	// and the time of that change. Summation continues from there, so that a restored state gets the same floating-point
+	// sums as one computed from the whole ledger.
 	AppSecondsCounted float64                `protobuf:"fixed64,16,opt,name=app_seconds_counted,json=appSecondsCounted,proto3" json:"app_seconds_counted,omitempty"`
 	AppSecondsAt      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=app_seconds_at,json=appSecondsAt,proto3" json:"app_seconds_at,omitempty"`
 	// Added tenants, by name, and the use of each tenant.
@@ -58,7 +56,7 @@ type StateSnapshot struct {
 	Meters  []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
 	// The newest prices of a policy that has some.
 	Prices *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
-	// The cumulative usage and ends of each tenant's sweeps; absent in snapshots of versions that did not count them.
+	// The cumulative usage and ends of each tenant's sweeps.
 	Totals        *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,13 +160,6 @@ func (x *StateSnapshot) GetPolicyName() string {
 		return x.PolicyName
 	}
 	return ""
-}
-
-func (x *StateSnapshot) GetAppSeconds() float64 {
-	if x != nil {
-		return x.AppSeconds
-	}
-	return 0
 }
 
 func (x *StateSnapshot) GetDecider() *PolicySettings {
@@ -632,12 +623,8 @@ type SweepRecord struct {
 	Fairness *Fairness `protobuf:"bytes,20,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	// The note about a report without its metric was written.
 	LackNoted bool `protobuf:"varint,21,opt,name=lack_noted,json=lackNoted,proto3" json:"lack_noted,omitempty"`
-	// Counts sweeps by submission, including deleted ones; absent in snapshots of versions without deletion: its position
-	// in the list.
-	Order *int64 `protobuf:"varint,22,opt,name=order,proto3,oneof" json:"order,omitempty"`
-	// Its tuner is a plugin, and tuner is a RemoteTuner; false in snapshots of versions that stored the plugin's own
-	// snapshot.
-	TunerRemote bool `protobuf:"varint,23,opt,name=tuner_remote,json=tunerRemote,proto3" json:"tuner_remote,omitempty"`
+	// Counts sweeps by submission, including deleted ones.
+	Order int64 `protobuf:"varint,22,opt,name=order,proto3" json:"order,omitempty"`
 	// Stored averages of its checkpoints, oldest first.
 	Soups []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
 	// The newest decision of a policy with admission.
@@ -832,17 +819,10 @@ func (x *SweepRecord) GetLackNoted() bool {
 }
 
 func (x *SweepRecord) GetOrder() int64 {
-	if x != nil && x.Order != nil {
-		return *x.Order
+	if x != nil {
+		return x.Order
 	}
 	return 0
-}
-
-func (x *SweepRecord) GetTunerRemote() bool {
-	if x != nil {
-		return x.TunerRemote
-	}
-	return false
 }
 
 func (x *SweepRecord) GetSoups() []*Soup {
@@ -900,8 +880,6 @@ type RemoteTuner struct {
 	Told []*TunerQuestion `protobuf:"bytes,4,rep,name=told,proto3" json:"told,omitempty"`
 	// How many questions it has answered.
 	Answered uint64 `protobuf:"varint,5,opt,name=answered,proto3" json:"answered,omitempty"`
-	// Its answers are in the ledger. Otherwise an earlier version asked it, and waited for each answer.
-	Recorded bool `protobuf:"varint,6,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	// Its last status.
 	Status        *TunerStatus `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -973,13 +951,6 @@ func (x *RemoteTuner) GetAnswered() uint64 {
 	return 0
 }
 
-func (x *RemoteTuner) GetRecorded() bool {
-	if x != nil {
-		return x.Recorded
-	}
-	return false
-}
-
 func (x *RemoteTuner) GetStatus() *TunerStatus {
 	if x != nil {
 		return x.Status
@@ -1044,15 +1015,11 @@ func (x *TunerQuestion) GetEvent() *TunerEvent {
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial *Trial                 `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	// The leases that it holds, by id: at most one in snapshots of formats 1 and 2.
+	// The leases that it holds, by id.
 	Held []*LeaseRecord `protobuf:"bytes,2,rep,name=held,proto3" json:"held,omitempty"`
 	Seed uint64         `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
 	// Whether it waits for the tuner although it has a lease.
 	AtTarget bool `protobuf:"varint,4,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
-	// That of its lease, in snapshots of formats 1 and 2.
-	//
-	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-	LastReportSeq uint64 `protobuf:"varint,5,opt,name=last_report_seq,json=lastReportSeq,proto3" json:"last_report_seq,omitempty"`
 	// The checkpoint from which it continues; may be another trial's.
 	Start *Checkpoint `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// Steps counted into the sweep's total.
@@ -1153,14 +1120,6 @@ func (x *TrialRecord) GetAtTarget() bool {
 		return x.AtTarget
 	}
 	return false
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-func (x *TrialRecord) GetLastReportSeq() uint64 {
-	if x != nil {
-		return x.LastReportSeq
-	}
-	return 0
 }
 
 func (x *TrialRecord) GetStart() *Checkpoint {
@@ -1494,7 +1453,7 @@ func (x *ForkRound) GetLost() bool {
 // ForkRoundPart is a fork's part of a fork slot.
 type ForkRoundPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Share         int64                  `protobuf:"varint,2,opt,name=share,proto3" json:"share,omitempty"`
 	Done          int64                  `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
 	Saved         *Checkpoint            `protobuf:"bytes,4,opt,name=saved,proto3" json:"saved,omitempty"`
@@ -1595,7 +1554,7 @@ func (x *ForkRoundPart) GetRate() float64 {
 // Rollback is a fork that started before the last reported step.
 type Rollback struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	FromStep      int64                  `protobuf:"varint,2,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1647,14 +1606,8 @@ func (x *Rollback) GetFromStep() int64 {
 
 // LeaseRecord is a lease in a snapshot.
 type LeaseRecord struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// The first place, and the others, in snapshots of formats 1 and 2.
-	//
-	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-	Devices  []int32                `protobuf:"varint,3,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	LeaseId  uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	Granted  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"`
 	TermEnd  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
 	Revoking RevokeKind             `protobuf:"varint,6,opt,name=revoking,proto3,enum=outbid.v1.RevokeKind" json:"revoking,omitempty"`
@@ -1664,11 +1617,7 @@ type LeaseRecord struct {
 	// Version of the assignment made from it.
 	Version uint64 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
 	// The step of its start checkpoint, once started.
-	FromStep int64 `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
-	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-	More []*LeasePlace `protobuf:"bytes,12,rep,name=more,proto3" json:"more,omitempty"`
-	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-	Ended    bool                   `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
+	FromStep int64                  `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	Training *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=training,proto3" json:"training,omitempty"`
 	// Where its processes run, in the order of their ranks; empty for a client's lease.
 	Places []*LeasePlace `protobuf:"bytes,15,rep,name=places,proto3" json:"places,omitempty"`
@@ -1681,7 +1630,7 @@ type LeaseRecord struct {
 	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
 	// It has lasted long enough to show that its nodes can train.
 	TrainedWell bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
-	// Its devices by type, as counted in its tenant's totals; absent in snapshots of versions without totals.
+	// Its devices by type, as counted in its tenant's totals.
 	Metered       map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1722,22 +1671,6 @@ func (x *LeaseRecord) GetLeaseId() uint64 {
 		return x.LeaseId
 	}
 	return 0
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-func (x *LeaseRecord) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-func (x *LeaseRecord) GetDevices() []int32 {
-	if x != nil {
-		return x.Devices
-	}
-	return nil
 }
 
 func (x *LeaseRecord) GetGranted() *timestamppb.Timestamp {
@@ -1794,22 +1727,6 @@ func (x *LeaseRecord) GetFromStep() int64 {
 		return x.FromStep
 	}
 	return 0
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-func (x *LeaseRecord) GetMore() []*LeasePlace {
-	if x != nil {
-		return x.More
-	}
-	return nil
-}
-
-// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
-func (x *LeaseRecord) GetEnded() bool {
-	if x != nil {
-		return x.Ended
-	}
-	return false
 }
 
 func (x *LeaseRecord) GetTraining() *timestamppb.Timestamp {
@@ -1872,7 +1789,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xb5\a\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x94\a\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1886,9 +1803,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06policy\x18\t \x01(\fR\x06policy\x12\x1f\n" +
 	"\vpolicy_name\x18\n" +
 	" \x01(\tR\n" +
-	"policyName\x12\x1f\n" +
-	"\vapp_seconds\x18\v \x01(\x01R\n" +
-	"appSeconds\x123\n" +
+	"policyName\x123\n" +
 	"\adecider\x18\f \x01(\v2\x19.outbid.v1.PolicySettingsR\adecider\x12\x16\n" +
 	"\x06format\x18\r \x01(\rR\x06format\x121\n" +
 	"\adeleted\x18\x0e \x03(\v2\x17.outbid.v1.DeletedSweepR\adeleted\x12\x1d\n" +
@@ -1941,7 +1856,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
 	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xd5\b\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xa3\b\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1966,9 +1881,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\bmeasured\x18\x13 \x03(\v2\x15.outbid.v1.ThroughputR\bmeasured\x12/\n" +
 	"\bfairness\x18\x14 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12\x1d\n" +
 	"\n" +
-	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
-	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01\x12!\n" +
-	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemote\x12%\n" +
+	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x14\n" +
+	"\x05order\x18\x16 \x01(\x03R\x05order\x12%\n" +
 	"\x05soups\x18\x19 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
 	"\tadmission\x18\x18 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\x12\x1d\n" +
 	"\n" +
@@ -1977,25 +1891,22 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"trained_on\x18\x1b \x03(\tR\ttrainedOn\x12\x1d\n" +
 	"\n" +
 	"counted_as\x182 \x01(\tR\tcountedAs\x12!\n" +
-	"\freport_bytes\x18\x1c \x01(\x03R\vreportBytesB\b\n" +
-	"\x06_order\"\xff\x01\n" +
+	"\freport_bytes\x18\x1c \x01(\x03R\vreportBytes\"\xe3\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\fR\bsnapshot\x12\x14\n" +
 	"\x05saved\x18\x03 \x01(\x04R\x05saved\x12,\n" +
 	"\x04told\x18\x04 \x03(\v2\x18.outbid.v1.TunerQuestionR\x04told\x12\x1a\n" +
-	"\banswered\x18\x05 \x01(\x04R\banswered\x12\x1a\n" +
-	"\brecorded\x18\x06 \x01(\bR\brecorded\x12.\n" +
+	"\banswered\x18\x05 \x01(\x04R\banswered\x12.\n" +
 	"\x06status\x18\a \x01(\v2\x16.outbid.v1.TunerStatusR\x06status\"l\n" +
 	"\rTunerQuestion\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12+\n" +
-	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\xa4\b\n" +
+	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\xf8\a\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12*\n" +
 	"\x04held\x18\x02 \x03(\v2\x16.outbid.v1.LeaseRecordR\x04held\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x1b\n" +
-	"\tat_target\x18\x04 \x01(\bR\batTarget\x12*\n" +
-	"\x0flast_report_seq\x18\x05 \x01(\x04B\x02\x18\x01R\rlastReportSeq\x12+\n" +
+	"\tat_target\x18\x04 \x01(\bR\batTarget\x12+\n" +
 	"\x05start\x18\x06 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12\x19\n" +
 	"\bmax_step\x18\a \x01(\x03R\amaxStep\x122\n" +
 	"\x06queued\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x06queued\x12\x18\n" +
@@ -2038,23 +1949,21 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04void\x18\b \x01(\bR\x04void\x120\n" +
 	"\x05began\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12\x12\n" +
 	"\x04lost\x18\n" +
-	" \x01(\bR\x04lost\"\xf2\x01\n" +
-	"\rForkRoundPart\x12\x17\n" +
-	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
+	" \x01(\bR\x04lost\"\xf4\x01\n" +
+	"\rForkRoundPart\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\x03R\x05share\x12\x12\n" +
 	"\x04done\x18\x03 \x01(\x03R\x04done\x12+\n" +
 	"\x05saved\x18\x04 \x01(\v2\x15.outbid.v1.CheckpointR\x05saved\x12\x12\n" +
 	"\x04over\x18\x05 \x01(\bR\x04over\x12-\n" +
 	"\x06places\x18\x06 \x03(\v2\x15.outbid.v1.TrialPlaceR\x06places\x12\x1a\n" +
 	"\bforecast\x18\a \x01(\x01R\bforecast\x12\x12\n" +
-	"\x04rate\x18\b \x01(\x01R\x04rate\"@\n" +
-	"\bRollback\x12\x17\n" +
-	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xb8\x06\n" +
-	"\vLeaseRecord\x12\x17\n" +
-	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
-	"\adevices\x18\x03 \x03(\x05B\x02\x18\x01R\adevices\x124\n" +
+	"\x04rate\x18\b \x01(\x01R\x04rate\"B\n" +
+	"\bRollback\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x1b\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xbb\x05\n" +
+	"\vLeaseRecord\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x124\n" +
 	"\agranted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x125\n" +
 	"\bterm_end\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x121\n" +
 	"\brevoking\x18\x06 \x01(\x0e2\x15.outbid.v1.RevokeKindR\brevoking\x12\x16\n" +
@@ -2063,9 +1972,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06client\x18\t \x01(\tR\x06client\x12\x18\n" +
 	"\aversion\x18\n" +
 	" \x01(\x04R\aversion\x12\x1b\n" +
-	"\tfrom_step\x18\v \x01(\x03R\bfromStep\x12-\n" +
-	"\x04more\x18\f \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12\x18\n" +
-	"\x05ended\x18\r \x01(\bB\x02\x18\x01R\x05ended\x126\n" +
+	"\tfrom_step\x18\v \x01(\x03R\bfromStep\x126\n" +
 	"\btraining\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\btraining\x12-\n" +
 	"\x06places\x18\x0f \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12&\n" +
 	"\x0flast_report_seq\x18\x10 \x01(\x04R\rlastReportSeq\x12\x12\n" +
@@ -2200,15 +2107,14 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	21, // 56: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
 	21, // 57: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
 	45, // 58: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	46, // 59: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	21, // 60: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	46, // 61: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	20, // 62: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	21, // 59: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	46, // 60: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	20, // 61: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -2224,7 +2130,6 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
-	file_outbid_v1_snapshot_proto_msgTypes[6].OneofWrappers = []any{}
 	file_outbid_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

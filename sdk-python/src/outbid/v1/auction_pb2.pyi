@@ -46,7 +46,7 @@ class Auction(google.protobuf.message.Message):
     lease_seconds: builtins.float
     """How long the granted devices are held, in seconds."""
     rule: builtins.str
-    """The rule for which apps are asked, as text; empty in records of earlier versions."""
+    """The rule for which apps are asked, as text."""
     @property
     def lots(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
         """The free devices."""

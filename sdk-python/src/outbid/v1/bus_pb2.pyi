@@ -94,7 +94,6 @@ class Uplink(google.protobuf.message.Message):
     FORKS_FIELD_NUMBER: builtins.int
     INFO_FIELD_NUMBER: builtins.int
     LEAVING_FIELD_NUMBER: builtins.int
-    PROOF_FIELD_NUMBER: builtins.int
     CREDENTIALS_EXPIRE_UNIX_FIELD_NUMBER: builtins.int
     SAID_FIELD_NUMBER: builtins.int
     FORKS_LEFT_OUT_FIELD_NUMBER: builtins.int
@@ -105,16 +104,12 @@ class Uplink(google.protobuf.message.Message):
     """Sequence number of the first message in messages; the others follow without gaps. 0 without messages: a heartbeat."""
     leaving: builtins.bool
     """The worker is leaving and has ended its forks."""
-    proof: builtins.bytes
-    """The proof of earlier versions, in which all workers shared one key. Uplinks are signed now, so it is not read."""
     credentials_expire_unix: builtins.int
     """When NATS stops accepting this worker, in seconds since 1970; 0 for never. After half of the remaining life it gets
     new credentials with its orders.
     """
     said: builtins.int
-    """Increases with every uplink of a boot, so that a recorded uplink cannot make a dead worker seem alive. 0 from
-    earlier versions.
-    """
+    """Increases with every uplink of a boot, so that a recorded uplink cannot make a dead worker seem alive."""
     forks_left_out: builtins.bool
     """forks is empty because it did not fit: the forks are those of the last list."""
     @property
@@ -129,7 +124,7 @@ class Uplink(google.protobuf.message.Message):
 
     @property
     def health(self) -> Global___NodeHealth:
-        """The latest results of the worker's checks of its machine; absent from versions without checks."""
+        """The latest results of the worker's checks of its machine."""
 
     def __init__(
         self,
@@ -141,14 +136,13 @@ class Uplink(google.protobuf.message.Message):
         forks: collections.abc.Iterable[Global___ForkStatus] | None = ...,
         info: outbid.v1.node_pb2.NodeInfo | None = ...,
         leaving: builtins.bool = ...,
-        proof: builtins.bytes = ...,
         credentials_expire_unix: builtins.int = ...,
         said: builtins.int = ...,
         forks_left_out: builtins.bool = ...,
         health: Global___NodeHealth | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["health", b"health", "info", b"info"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "forks_left_out", b"forks_left_out", "health", b"health", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof", "said", b"said"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "forks_left_out", b"forks_left_out", "health", b"health", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "said", b"said"]) -> None: ...
 
 Global___Uplink: typing_extensions.TypeAlias = Uplink
 
@@ -368,6 +362,7 @@ class Orders(google.protobuf.message.Message):
     CREDENTIALS_FIELD_NUMBER: builtins.int
     TENANTS_FIELD_NUMBER: builtins.int
     CONSOLIDATIONS_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
     generation: builtins.int
@@ -386,6 +381,8 @@ class Orders(google.protobuf.message.Message):
     """The server accepts sweeps from other users than its own: it requires tokens. Workers must isolate the trials of
     different users from each other and from the worker.
     """
+    refused: builtins.str
+    """Why the server refuses this worker, such as its version; empty if it does not. The worker ends."""
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
         """How long the node may continue after these orders without new ones."""
@@ -413,9 +410,10 @@ class Orders(google.protobuf.message.Message):
         credentials: builtins.str = ...,
         tenants: builtins.bool = ...,
         consolidations: collections.abc.Iterable[Global___Consolidation] | None = ...,
+        refused: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "consolidations", b"consolidations", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "consolidations", b"consolidations", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "refused", b"refused", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
 
 Global___Orders: typing_extensions.TypeAlias = Orders
 

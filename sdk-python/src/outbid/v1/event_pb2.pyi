@@ -1059,11 +1059,8 @@ class LeaseGranted(google.protobuf.message.Message):
     SWEEP_FIELD_NUMBER: builtins.int
     TRIAL_FIELD_NUMBER: builtins.int
     LEASE_ID_FIELD_NUMBER: builtins.int
-    NODE_FIELD_NUMBER: builtins.int
-    DEVICES_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     TERM_END_FIELD_NUMBER: builtins.int
-    MORE_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
     FORK_FIELD_NUMBER: builtins.int
     SHARE_FIELD_NUMBER: builtins.int
@@ -1072,8 +1069,6 @@ class LeaseGranted(google.protobuf.message.Message):
     trial: builtins.int
     lease_id: builtins.int
     """Counts the leases of the whole ledger: a fencing token."""
-    node: builtins.str
-    """The first place, and the others, in ledgers of formats 1 and 2. Readers of a ledger get them in places."""
     reason: builtins.str
     fork: builtins.bool
     """The trial already holds another lease: two forks train it."""
@@ -1082,13 +1077,9 @@ class LeaseGranted(google.protobuf.message.Message):
     rate: builtins.float
     """The rate in steps per second that was used for its share; 0 if it has none."""
     @property
-    def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
-    @property
     def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """The end of the policy's term; absent for none."""
 
-    @property
-    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeasePlace]: ...
     @property
     def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeasePlace]:
         """Where its processes run, in the order of their ranks: rank 0 is on the first place."""
@@ -1099,18 +1090,15 @@ class LeaseGranted(google.protobuf.message.Message):
         sweep: builtins.str = ...,
         trial: builtins.int = ...,
         lease_id: builtins.int = ...,
-        node: builtins.str = ...,
-        devices: collections.abc.Iterable[builtins.int] | None = ...,
         reason: builtins.str = ...,
         term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        more: collections.abc.Iterable[Global___LeasePlace] | None = ...,
         places: collections.abc.Iterable[Global___LeasePlace] | None = ...,
         fork: builtins.bool = ...,
         share: builtins.int = ...,
         rate: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "fork", b"fork", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "rate", b"rate", "reason", b"reason", "share", b"share", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["fork", b"fork", "lease_id", b"lease_id", "places", b"places", "rate", b"rate", "reason", b"reason", "share", b"share", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___LeaseGranted: typing_extensions.TypeAlias = LeaseGranted
 
@@ -1502,7 +1490,7 @@ class ForkFailed(google.protobuf.message.Message):
     detail: builtins.str
     """One line for the user."""
     step: builtins.int
-    """Its last step; absent in ledgers of versions that did not record it."""
+    """Its last step; absent if it is unknown."""
     losses: builtins.int
     """Nodes that were lost while the trial ran there, since its last progress, including this one; 0 if none was."""
     suspected: builtins.bool
@@ -1510,9 +1498,7 @@ class ForkFailed(google.protobuf.message.Message):
     unreadable: builtins.str
     """Key of the checkpoint that could not be read: it is not used again, and the failure does not count as a restart."""
     node: builtins.str
-    """The node that it ran on, or should have run on; empty in ledgers of versions that did not record it, and for
-    clients.
-    """
+    """The node that it ran on, or should have run on; empty for clients."""
     excused: builtins.bool
     """It does not count as a restart: the node is to blame, or another node has not been tried yet."""
     @property
@@ -1812,20 +1798,13 @@ class OrchestratorStarted(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     FORMAT_FIELD_NUMBER: builtins.int
-    ANSWERS_RECORDED_FIELD_NUMBER: builtins.int
     term: builtins.int
     version: builtins.str
     format: builtins.int
-    """The format of the following events: a version that knows only lower ones must not read on. 0 in ledgers of versions
-    that did not record it.
-    """
-    answers_recorded: builtins.bool
-    """From here on the ledger has the answers of tuners in separate processes. Earlier questions were answered
-    immediately.
-    """
+    """The format of the following events: a version that knows only lower ones must not read on."""
     @property
     def policy(self) -> Global___PolicySettings:
-        """The policy from here on; absent in ledgers of servers that did not record it."""
+        """The policy from here on; absent in ledgers of simulations."""
 
     def __init__(
         self,
@@ -1834,10 +1813,9 @@ class OrchestratorStarted(google.protobuf.message.Message):
         version: builtins.str = ...,
         policy: Global___PolicySettings | None = ...,
         format: builtins.int = ...,
-        answers_recorded: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["answers_recorded", b"answers_recorded", "format", b"format", "policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["format", b"format", "policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
 
 Global___OrchestratorStarted: typing_extensions.TypeAlias = OrchestratorStarted
 

@@ -59,7 +59,6 @@ class StateSnapshot(google.protobuf.message.Message):
     SWEEPS_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     POLICY_NAME_FIELD_NUMBER: builtins.int
-    APP_SECONDS_FIELD_NUMBER: builtins.int
     DECIDER_FIELD_NUMBER: builtins.int
     FORMAT_FIELD_NUMBER: builtins.int
     DELETED_FIELD_NUMBER: builtins.int
@@ -78,16 +77,14 @@ class StateSnapshot(google.protobuf.message.Message):
     policy: builtins.bytes
     """Snapshot of the policy, if it has state."""
     policy_name: builtins.str
-    app_seconds: builtins.float
-    """Time integral of the number of sweeps that have not ended, in seconds."""
     format: builtins.int
     """The format of the ledger up to here; see OrchestratorStarted."""
     next_order: builtins.int
-    """The order of the next sweep; 0 in snapshots of versions without deletion: the number of sweeps."""
+    """The order of the next sweep."""
     app_seconds_counted: builtins.float
-    """The same integral up to the last change of their number, and the time of that change. Summation continues from
-    there, so that a restored state gets the same floating-point sums as one computed from the whole ledger. Absent in
-    snapshots of older versions.
+    """The time integral of the number of sweeps that have not ended, in seconds, up to the last change of their number,
+    and the time of that change. Summation continues from there, so that a restored state gets the same floating-point
+    sums as one computed from the whole ledger.
     """
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -117,7 +114,7 @@ class StateSnapshot(google.protobuf.message.Message):
 
     @property
     def totals(self) -> Global___Totals:
-        """The cumulative usage and ends of each tenant's sweeps; absent in snapshots of versions that did not count them."""
+        """The cumulative usage and ends of each tenant's sweeps."""
 
     def __init__(
         self,
@@ -132,7 +129,6 @@ class StateSnapshot(google.protobuf.message.Message):
         sweeps: collections.abc.Iterable[Global___SweepRecord] | None = ...,
         policy: builtins.bytes = ...,
         policy_name: builtins.str = ...,
-        app_seconds: builtins.float = ...,
         decider: outbid.v1.event_pb2.PolicySettings | None = ...,
         format: builtins.int = ...,
         deleted: collections.abc.Iterable[Global___DeletedSweep] | None = ...,
@@ -145,7 +141,7 @@ class StateSnapshot(google.protobuf.message.Message):
         totals: Global___Totals | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "prices", b"prices", "time", b"time", "totals", b"totals"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
@@ -399,7 +395,6 @@ class SweepRecord(google.protobuf.message.Message):
     FAIRNESS_FIELD_NUMBER: builtins.int
     LACK_NOTED_FIELD_NUMBER: builtins.int
     ORDER_FIELD_NUMBER: builtins.int
-    TUNER_REMOTE_FIELD_NUMBER: builtins.int
     SOUPS_FIELD_NUMBER: builtins.int
     ADMISSION_FIELD_NUMBER: builtins.int
     STARTED_ON_FIELD_NUMBER: builtins.int
@@ -423,13 +418,7 @@ class SweepRecord(google.protobuf.message.Message):
     lack_noted: builtins.bool
     """The note about a report without its metric was written."""
     order: builtins.int
-    """Counts sweeps by submission, including deleted ones; absent in snapshots of versions without deletion: its position
-    in the list.
-    """
-    tuner_remote: builtins.bool
-    """Its tuner is a plugin, and tuner is a RemoteTuner; false in snapshots of versions that stored the plugin's own
-    snapshot.
-    """
+    """Counts sweeps by submission, including deleted ones."""
     counted_as: builtins.str
     """The tenant in whose totals it counts, if that is not its own."""
     report_bytes: builtins.int
@@ -496,8 +485,7 @@ class SweepRecord(google.protobuf.message.Message):
         measured: collections.abc.Iterable[outbid.v1.sweep_pb2.Throughput] | None = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
         lack_noted: builtins.bool = ...,
-        order: builtins.int | None = ...,
-        tuner_remote: builtins.bool = ...,
+        order: builtins.int = ...,
         soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
         admission: outbid.v1.admission_pb2.Admission | None = ...,
         started_on: collections.abc.Iterable[builtins.str] | None = ...,
@@ -505,9 +493,8 @@ class SweepRecord(google.protobuf.message.Message):
         counted_as: builtins.str = ...,
         report_bytes: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_order", b"_order", "admission", b"admission", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
+    def HasField(self, field_name: typing.Literal["admission", b"admission", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 
@@ -522,7 +509,6 @@ class RemoteTuner(google.protobuf.message.Message):
     SAVED_FIELD_NUMBER: builtins.int
     TOLD_FIELD_NUMBER: builtins.int
     ANSWERED_FIELD_NUMBER: builtins.int
-    RECORDED_FIELD_NUMBER: builtins.int
     STATUS_FIELD_NUMBER: builtins.int
     snapshot: builtins.bytes
     """The snapshot from which its process continues; empty for a fresh start."""
@@ -530,8 +516,6 @@ class RemoteTuner(google.protobuf.message.Message):
     """The number of answered questions in that snapshot."""
     answered: builtins.int
     """How many questions it has answered."""
-    recorded: builtins.bool
-    """Its answers are in the ledger. Otherwise an earlier version asked it, and waited for each answer."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec:
         """The configuration of its process."""
@@ -552,11 +536,10 @@ class RemoteTuner(google.protobuf.message.Message):
         saved: builtins.int = ...,
         told: collections.abc.Iterable[Global___TunerQuestion] | None = ...,
         answered: builtins.int = ...,
-        recorded: builtins.bool = ...,
         status: outbid.v1.event_pb2.TunerStatus | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["spec", b"spec", "status", b"status"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["answered", b"answered", "recorded", b"recorded", "saved", b"saved", "snapshot", b"snapshot", "spec", b"spec", "status", b"status", "told", b"told"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answered", b"answered", "saved", b"saved", "snapshot", b"snapshot", "spec", b"spec", "status", b"status", "told", b"told"]) -> None: ...
 
 Global___RemoteTuner: typing_extensions.TypeAlias = RemoteTuner
 
@@ -593,7 +576,6 @@ class TrialRecord(google.protobuf.message.Message):
     HELD_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     AT_TARGET_FIELD_NUMBER: builtins.int
-    LAST_REPORT_SEQ_FIELD_NUMBER: builtins.int
     START_FIELD_NUMBER: builtins.int
     MAX_STEP_FIELD_NUMBER: builtins.int
     QUEUED_FIELD_NUMBER: builtins.int
@@ -618,8 +600,6 @@ class TrialRecord(google.protobuf.message.Message):
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
-    last_report_seq: builtins.int
-    """That of its lease, in snapshots of formats 1 and 2."""
     max_step: builtins.int
     """Steps counted into the sweep's total."""
     pausing: builtins.bool
@@ -646,7 +626,7 @@ class TrialRecord(google.protobuf.message.Message):
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
     def held(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeaseRecord]:
-        """The leases that it holds, by id: at most one in snapshots of formats 1 and 2."""
+        """The leases that it holds, by id."""
 
     @property
     def start(self) -> outbid.v1.event_pb2.Checkpoint:
@@ -693,7 +673,6 @@ class TrialRecord(google.protobuf.message.Message):
         held: collections.abc.Iterable[Global___LeaseRecord] | None = ...,
         seed: builtins.int = ...,
         at_target: builtins.bool = ...,
-        last_report_seq: builtins.int = ...,
         start: outbid.v1.event_pb2.Checkpoint | None = ...,
         max_step: builtins.int = ...,
         queued: google.protobuf.timestamp_pb2.Timestamp | None = ...,
@@ -717,7 +696,7 @@ class TrialRecord(google.protobuf.message.Message):
         avoided: collections.abc.Iterable[Global___NodeAvoided] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "probation", b"probation", "queued", b"queued", "round", b"round", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "avoided", b"avoided", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "dropped_merges", b"dropped_merges", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "probation", b"probation", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "avoided", b"avoided", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "dropped_merges", b"dropped_merges", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "probation", b"probation", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
@@ -883,8 +862,6 @@ class LeaseRecord(google.protobuf.message.Message):
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
     LEASE_ID_FIELD_NUMBER: builtins.int
-    NODE_FIELD_NUMBER: builtins.int
-    DEVICES_FIELD_NUMBER: builtins.int
     GRANTED_FIELD_NUMBER: builtins.int
     TERM_END_FIELD_NUMBER: builtins.int
     REVOKING_FIELD_NUMBER: builtins.int
@@ -893,8 +870,6 @@ class LeaseRecord(google.protobuf.message.Message):
     CLIENT_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     FROM_STEP_FIELD_NUMBER: builtins.int
-    MORE_FIELD_NUMBER: builtins.int
-    ENDED_FIELD_NUMBER: builtins.int
     TRAINING_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
     LAST_REPORT_SEQ_FIELD_NUMBER: builtins.int
@@ -904,8 +879,6 @@ class LeaseRecord(google.protobuf.message.Message):
     TRAINED_WELL_FIELD_NUMBER: builtins.int
     METERED_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
-    node: builtins.str
-    """The first place, and the others, in snapshots of formats 1 and 2."""
     revoking: outbid.v1.event_pb2.RevokeKind.ValueType
     reason: builtins.str
     started: builtins.bool
@@ -914,7 +887,6 @@ class LeaseRecord(google.protobuf.message.Message):
     """Version of the assignment made from it."""
     from_step: builtins.int
     """The step of its start checkpoint, once started."""
-    ended: builtins.bool
     last_report_seq: builtins.int
     """The newest report under it."""
     step: builtins.int
@@ -925,13 +897,9 @@ class LeaseRecord(google.protobuf.message.Message):
     trained_well: builtins.bool
     """It has lasted long enough to show that its nodes can train."""
     @property
-    def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
-    @property
     def granted(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
-    @property
-    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]: ...
     @property
     def training(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -940,14 +908,12 @@ class LeaseRecord(google.protobuf.message.Message):
 
     @property
     def metered(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """Its devices by type, as counted in its tenant's totals; absent in snapshots of versions without totals."""
+        """Its devices by type, as counted in its tenant's totals."""
 
     def __init__(
         self,
         *,
         lease_id: builtins.int = ...,
-        node: builtins.str = ...,
-        devices: collections.abc.Iterable[builtins.int] | None = ...,
         granted: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         revoking: outbid.v1.event_pb2.RevokeKind.ValueType = ...,
@@ -956,8 +922,6 @@ class LeaseRecord(google.protobuf.message.Message):
         client: builtins.str = ...,
         version: builtins.int = ...,
         from_step: builtins.int = ...,
-        more: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
-        ended: builtins.bool = ...,
         training: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         places: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
         last_report_seq: builtins.int = ...,
@@ -968,6 +932,6 @@ class LeaseRecord(google.protobuf.message.Message):
         metered: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord

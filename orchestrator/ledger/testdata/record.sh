@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# record.sh OUTBID FILE: writes the ledger of a small cluster that lives through most of what a ledger can hold. ledger.jsonl.gz is
-# what the last version whose ledgers had format 2 wrote, and standing.json.gz how that version folded it. They are not made anew.
+# record.sh OUTBID FILE: writes the ledger of a small cluster that lives through most of what a ledger can hold. A release
+# records one into the folder of its version; docs/develop/release.md has the commands.
 set -euo pipefail
 outbid=$(realpath "$1"); out=$(realpath -m "$2")
 dir=$(mktemp -d); cd "$dir"
@@ -31,6 +31,11 @@ up() { # OPTIONS
 join() { "$outbid" worker --name "$1" --devices "$2" --label rack="$3" --keys data/keys --nats "$nats" --dir "w-$1" >> "$1.log" 2>&1 & }
 post() { curl -sS "$OUTBID_URL/v1/$1" -d "$2"; echo; }
 stats() { "$outbid" ls | tail -n +1; }
+rejoin() { # a restarted server has another port
+  kill -9 $far $other 2>/dev/null || true
+  join far v100:1,p100:1 b; far=$!
+  join other p100:2@0.5 b; other=$!
+}
 until_state() { for _ in $(seq 900); do "$outbid" ls -o jsonl | grep "\"$1\"" | grep -q "$2" && return; sleep 0.2; done; echo "waited for $1 $2" >&2; exit 1; }
 
 up --devices v100:2 --policy themis --policy-option lease=4s
@@ -41,8 +46,8 @@ spec single 'asha: {max_steps: 27, eta: 3}' 'limits: {trials: 9, concurrency: 2}
 spec gang 'successive_halving: {max_steps: 120, min_steps: 40, trials: 3, eta: 3}' 'resources: {devices: {min: 3, max: 4}, spread: true, mixed: true, processes: per_device}' "[ \"\$RANK\" = 0 ] || {{ sleep 0.3; exit 0; }}
 $work"
 spec held 'successive_halving: {max_steps: 4, min_steps: 2, trials: 2, eta: 2}' 'external: {timeout: 1h}'
-lease=$(post sweeps/held-1:ask '{"client": "laptop"}' | sed -n 's/.*"epoch":"\([0-9]*\)".*/\1/p')
-post sweeps/held-1/trials/0:tell "{\"epoch\": $lease, \"reports\": [{\"step\": 1, \"metrics\": {\"loss\": 0.3}}]}"
+lease=$(post sweeps/held-1:ask '{"client": "laptop"}' | sed -n 's/.*"lease_id":"\([0-9]*\)".*/\1/p')
+post sweeps/held-1/trials/0:tell "{\"lease_id\": $lease, \"reports\": [{\"step\": 1, \"metrics\": {\"loss\": 0.3}}]}"
 sleep 4
 spec members 'pbt: {max_steps: 160, interval: 20, population: 4, quantile: 0.3}' 'limits: {concurrency: 4}' "$work"
 spec broken 'random: {max_steps: 4}' 'max_restarts: 1
@@ -56,7 +61,7 @@ sleep 7
 kill -9 $server; server=
 sleep 1
 up --devices v100:2 --policy themis --policy-option lease=6s --policy-option f=0.5
-join far v100:1,p100:1 b; far=$!
+rejoin
 sleep 6
 post sweeps/held-1:ask '{"client": "desk"}'
 "$outbid" stop members-1
@@ -69,6 +74,7 @@ until_state broken-1 '"failed"\|"done"'
 "$outbid" delete broken-1 --yes || "$outbid" delete broken-1 || true
 kill -INT $server; wait $server || true; server=
 up --devices v100:2 --policy tiresias
+rejoin
 until_state members-1 '"done"'
 until_state later-1 '"done"'
 spec last 'asha: {max_steps: 9, eta: 3}' 'limits: {trials: 4}' "$work"
@@ -79,7 +85,7 @@ stats
 spec open 'successive_halving: {max_steps: 300, min_steps: 300, trials: 2, eta: 2}' 'resources: {devices: {min: 3, max: 3}, spread: true, mixed: true, processes: per_device}' "[ \"\$RANK\" = 0 ] || {{ sleep 60; exit 0; }}
 $work"
 sleep 4
-kill -9 $server; server=
+kill -9 $server; wait $server || true; server=
 "$outbid" export --ledger "$out" --data data
-ls -la "$out"
-echo "$dir"
+gzip -9 -n -f "$out"
+rm -rf "$dir"

@@ -2,12 +2,17 @@ package control_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +30,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// standing is the state after a batch in a form that does not depend on how a version represents it. The files in
-// ledger/testdata/format2 were written by the last version with ledgers of format 2.
+var update = flag.Bool("update", false, "write the states of the newest release's golden ledger")
+
+// releases is the folder with one golden ledger of each release: ledger.jsonl.gz, which record.sh wrote with that
+// release, and standing.json.gz, the states to which it led in that release.
+const releases = "../ledger/testdata"
+
+// standing is the state after a batch in a form that does not depend on how a version represents it.
 type standing struct {
 	Seq     uint64              `json:"seq"`
 	Sweeps  []json.RawMessage   `json:"sweeps"`
@@ -128,15 +138,49 @@ func asJSON(t *testing.T, m proto.Message) json.RawMessage {
 	return compact.Bytes()
 }
 
-// older returns a ledger that an older version wrote, and the states that it led to then.
-func older(t *testing.T) (*ledger.Lines, []*standing) {
+// released returns the golden ledger of a release, and the states that it led to in that release.
+func released(t *testing.T, release string) (*ledger.Lines, []*standing) {
 	t.Helper()
+	text := ledgertest.Unzipped(t, filepath.Join(releases, release, "ledger.jsonl.gz"))
+	lines := ledger.NewLines(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil })
+	states := filepath.Join(releases, release, "standing.json.gz")
+	if version, err := os.ReadFile("../../VERSION"); err != nil {
+		t.Fatal(err)
+	} else if *update && release == strings.TrimSpace(string(version)) {
+		record(t, lines, states)
+	}
 	var then []*standing
-	if err := json.Unmarshal(ledgertest.Unzipped(t, "../ledger/testdata/format2/standing.json.gz"), &then); err != nil {
+	if err := json.Unmarshal(ledgertest.Unzipped(t, states), &then); err != nil {
 		t.Fatal(err)
 	}
-	text := ledgertest.Unzipped(t, "../ledger/testdata/format2/ledger.jsonl.gz")
-	return ledger.NewLines(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }), then
+	return lines, then
+}
+
+// record writes the states of a ledger at eight batches, half of them with snapshots.
+func record(t *testing.T, lines *ledger.Lines, path string) {
+	t.Helper()
+	const states = 8
+	last := uint64(0)
+	if err := lines.Read(t.Context(), 1, func(b *outbidv1.Batch) error { last = b.GetSeq(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var all []*standing
+	for i := uint64(1); i <= states; i++ {
+		c := replayed(t, upTo{Lines: lines, last: last * i / states})
+		s := stand(t, c)
+		if i%2 == 0 && i < states {
+			var err error
+			if s.Snapshot, err = c.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = append(all, s)
+	}
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	if err := errors.Join(json.NewEncoder(zip).Encode(all), zip.Close(), os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // upTo is a ledger that ends after a batch, and begins with a snapshot if there is one.
@@ -164,7 +208,7 @@ func (l upTo) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) err
 
 func (l upTo) LoadSnapshot(context.Context) (uint64, []byte, error) { return l.at, l.snapshot, nil }
 
-func olderCore(t *testing.T, l ledger.Ledger) *control.Core {
+func replayed(t *testing.T, l ledger.Ledger) *control.Core {
 	t.Helper()
 	set := settings()
 	set.NewPolicy = func(p *outbidv1.PolicySettings) (policy.Policy, error) {
@@ -181,62 +225,58 @@ func olderCore(t *testing.T, l ledger.Ledger) *control.Core {
 	return c
 }
 
-// A ledger of an older version leads to the same states as it did then, from its start and from each of its
+// The golden ledger of each release leads to the same states as in that release, from its start and from each of its
 // snapshots.
-func TestAnOlderLedgerIsFoldedAsItWas(t *testing.T) {
+func TestReleasedLedgersLeadToTheSameStates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("it only computes: make test runs it without the race detector")
 	}
 	t.Parallel()
-	lines, then := older(t)
+	folders, err := filepath.Glob(filepath.Join(releases, "*", "ledger.jsonl.gz"))
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no golden ledgers: %v", err)
+	}
+	for _, path := range folders {
+		release := filepath.Base(filepath.Dir(path))
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			leadsToTheSameStates(t, release)
+		})
+	}
+}
+
+func leadsToTheSameStates(t *testing.T, release string) {
+	t.Helper()
+	lines, then := released(t, release)
 	for i, want := range then {
-		c := olderCore(t, upTo{Lines: lines, last: want.Seq})
+		c := replayed(t, upTo{Lines: lines, last: want.Seq})
 		sameStanding(t, fmt.Sprintf("batch %d", want.Seq), stand(t, c), want)
 		for _, from := range then[:i+1] {
 			if from.Snapshot == nil {
 				continue
 			}
-			c := olderCore(t, upTo{Lines: lines, last: want.Seq, at: from.Seq, snapshot: from.Snapshot})
+			c := replayed(t, upTo{Lines: lines, last: want.Seq, at: from.Seq, snapshot: from.Snapshot})
 			sameStanding(t, fmt.Sprintf("batch %d, from the snapshot of %d", want.Seq, from.Seq), stand(t, c), want)
 			again, err := c.Snapshot()
 			if err != nil {
 				t.Fatal(err)
 			}
-			c = olderCore(t, upTo{Lines: lines, last: want.Seq, at: want.Seq, snapshot: again})
+			c = replayed(t, upTo{Lines: lines, last: want.Seq, at: want.Seq, snapshot: again})
 			sameStanding(t, fmt.Sprintf("batch %d, from a snapshot of this version", want.Seq), stand(t, c), want)
 		}
 	}
 }
 
-// seenAsPaused adapts the older version's view of trials that wait in a paused sweep, which it showed as queued.
-func seenAsPaused(sweeps []*outbidv1.Sweep, trials []*outbidv1.Trial) {
-	for _, s := range sweeps {
-		if s.GetState() != outbidv1.SweepState_SWEEP_STATE_PAUSED {
-			continue
-		}
-		of := slices.DeleteFunc(slices.Clone(trials), func(t *outbidv1.Trial) bool { return t.GetSweep() != s.GetId() })
-		for _, t := range append(of, s.GetBest()) {
-			if t != nil && t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && t.Round == nil {
-				t.State = outbidv1.TrialState_TRIAL_STATE_PAUSED
-			}
-		}
-		s.Counts.Paused, s.Counts.Queued = s.GetCounts().GetPaused()+s.GetCounts().GetQueued(), 0
-	}
-}
-
-// sameStanding compares a state with that of the older version, which did not list leases.
+// sameStanding compares a state with that in the release.
 func sameStanding(t *testing.T, what string, got, want *standing) {
 	t.Helper()
-	unsaid := protocmp.IgnoreFields(&outbidv1.Trial{}, "leases")
 	same := func(part string, got, want any) {
-		if diff := cmp.Diff(want, got, protocmp.Transform(), unsaid); diff != "" {
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: the %s (-then +now):\n%s", what, part, diff)
 		}
 	}
-	sweeps, trials := messages[outbidv1.Sweep](t, want.Sweeps), messages[outbidv1.Trial](t, want.Trials)
-	seenAsPaused(sweeps, trials)
-	same("sweeps", messages[outbidv1.Sweep](t, got.Sweeps), sweeps)
-	same("trials", messages[outbidv1.Trial](t, got.Trials), trials)
+	same("sweeps", messages[outbidv1.Sweep](t, got.Sweeps), messages[outbidv1.Sweep](t, want.Sweeps))
+	same("trials", messages[outbidv1.Trial](t, got.Trials), messages[outbidv1.Trial](t, want.Trials))
 	same("nodes", messages[outbidv1.Node](t, got.Nodes), messages[outbidv1.Node](t, want.Nodes))
 	// Compare as JSON, in which a missing list equals an empty one.
 	var g, w any
