@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,10 +21,8 @@ const (
 	// intakeBytes and intakeAge limit the intake; the oldest messages are dropped first.
 	intakeBytes = 64 << 20
 	intakeAge   = 10 * time.Minute
-	// intakeConsumer is the only consumer of the intake, which each leader recreates. oldIntakeConsumer is its name in
-	// earlier versions; a work queue can have only one.
-	intakeConsumer    = "leader"
-	oldIntakeConsumer = "keeper"
+	// intakeConsumer is the only consumer of the intake, which each leader recreates.
+	intakeConsumer = "leader"
 	// pulledMessages and pulledBytes limit what is in flight to it.
 	pulledMessages = 1024
 	pulledBytes    = 8 << 20
@@ -37,28 +34,8 @@ const (
 	keepRestTimeout = 5 * time.Second
 )
 
-// openIntake creates the intake. It also changes the tenants' streams of earlier versions, to which workers published
-// directly, to the leader's subjects.
+// openIntake creates the intake.
 func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	names := js.StreamNames(ctx, jetstream.WithStreamListSubject(logsPrefix+"*.*.*.*"))
-	for name := range names.Name() {
-		tenant, ok := strings.CutPrefix(name, OldLogStream+"_")
-		if !ok {
-			continue
-		}
-		stream, err := js.Stream(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		cfg := stream.CachedInfo().Config
-		cfg.Subjects = []string{keptSubjects(tenant)}
-		if _, err := js.UpdateStream(ctx, cfg); err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, err)
-		}
-	}
-	if err := names.Err(); err != nil {
-		return nil, err
-	}
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: LogIntake, Description: "output of trials that the server has not checked yet", Subjects: []string{logsPrefix + "*.*.*.*"},
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld, MaxBytes: intakeBytes, MaxAge: intakeAge,
@@ -77,10 +54,8 @@ func openIntakeConsumer(ctx context.Context, js jetstream.JetStream, replicas in
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{intakeConsumer, oldIntakeConsumer} {
-		if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return nil, err
-		}
+	if err := stream.DeleteConsumer(ctx, intakeConsumer); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
 	}
 	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: intakeConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 4 * pulledMessages, MemoryStorage: true,

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -114,47 +112,5 @@ func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 	stored(t, l, LogStream("vision"), n+2)
 	if got := readLogs(t, l, nil); got != want+"[1 stdout]x\n[1 stdout]y\n" {
 		t.Errorf("kept %d bytes, want %d", len(got), len(want))
-	}
-}
-
-// TestStreamsThatWorkersWroteAreClosedToThem checks that a tenant's stream of an earlier version, to which workers
-// published directly, no longer accepts their messages but can still be read.
-func TestStreamsThatWorkersWroteAreClosedToThem(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, ServerConfig{})
-	nc := connect(t, ConnConfig{Server: s})
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = js.CreateStream(testContext(t), jetstream.StreamConfig{
-		Name: LogStream("vision"), Subjects: []string{logsPrefix + "*.vision.*.*"}, MaxBytes: 1 << 20,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := publish(nc, LogSubject(chunk(1, "", "")), chunk(1, "stdout", "before\n"), nil); err != nil {
-		t.Fatal(err)
-	}
-	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	stored(t, l, LogStream("vision"), 1)
-	keepWhat(t, l, func(c *outbidv1.LogChunk) bool { return string(c.GetData()) != "forged\n" })
-	put(t, l, chunk(1, "stdout", "forged\n"), chunk(1, "stdout", "after\n"))
-	stored(t, l, LogStream("vision"), 2)
-	if got := readLogs(t, l, nil); got != "[1 stdout]before\n[1 stdout]after\n" {
-		t.Errorf("read %q", got)
-	}
-	if text, _ := l.linesOfTail(t, "vision", "digits-1", nil, 2); strings.Join(text, "") != "before\nafter\n" {
-		t.Errorf("the tail is %q", text)
-	}
-	if err := l.Delete(testContext(t), "vision", "digits-1"); err != nil {
-		t.Fatal(err)
-	}
-	if got := readLogs(t, l, nil); got != "" {
-		t.Errorf("read %q after deleting", got)
 	}
 }

@@ -37,9 +37,7 @@ type Logs struct {
 	dropped int
 	// reserved is the size of each tenant's stream in bytes, as set by this process.
 	reserved map[string]int64
-	// old is set if there is a stream from a version with one stream for all tenants.
-	old bool
-	cfg LogsConfig
+	cfg      LogsConfig
 
 	wake chan struct{}
 	stop chan struct{}

@@ -13,13 +13,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// OldLogStream is the JetStream stream of output from versions with one stream for all tenants. It is only read, and
-// never makes room for others.
-const OldLogStream = "OUTBID_LOGS"
-
 // LogStream returns the JetStream stream for the output of a tenant's trials. Separate streams keep tenants from
 // displacing each other's output.
-func LogStream(tenant string) string { return OldLogStream + "_" + tenant }
+func LogStream(tenant string) string { return "OUTBID_LOGS_" + tenant }
 
 const (
 	// leastLogBytes is the smallest useful size.
@@ -45,16 +41,10 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	old, err := js.Stream(ctx, OldLogStream)
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("open logs: %w", err)
-	}
 	if _, err := openIntake(ctx, js, cfg.Replicas); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	l := startLogs(nc, js, cfg)
-	l.old = old != nil
-	return l, nil
+	return startLogs(nc, js, cfg), nil
 }
 
 // Reserve sets the space for the output of a tenant's trials in bytes; the oldest output is dropped first.
@@ -127,14 +117,8 @@ func (l *Logs) Read(
 	if err := errors.Join(CheckToken("tenant", tenant), CheckToken("sweep", sweep)); err != nil {
 		return err
 	}
-	var err error
-	if l.old && from == 0 {
-		err = l.read(ctx, StreamRead{Stream: OldLogStream, Subjects: oldLogFilters(sweep, trial)}, false, f)
-	}
-	if err == nil {
-		r := StreamRead{Stream: LogStream(tenant), Subjects: logFilters(tenant, sweep, trial), From: from}
-		err = l.read(ctx, r, follow, f)
-	}
+	r := StreamRead{Stream: LogStream(tenant), Subjects: []string{logFilter(tenant, sweep, trial)}, From: from}
+	err := l.read(ctx, r, follow, f)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // nothing was ever printed
 	}
@@ -157,25 +141,19 @@ func (l *Logs) Delete(ctx context.Context, tenant, sweep string) error {
 	if err := errors.Join(CheckToken("tenant", tenant), CheckToken("sweep", sweep)); err != nil {
 		return err
 	}
-	err := l.purge(ctx, LogStream(tenant), logFilters(tenant, sweep, nil)...)
-	if l.old {
-		err = errors.Join(err, l.purge(ctx, OldLogStream, oldLogFilters(sweep, nil)...))
-	}
-	if err != nil {
+	if err := l.purge(ctx, LogStream(tenant), logFilter(tenant, sweep, nil)); err != nil {
 		return fmt.Errorf("delete logs of %s: %w", sweep, err)
 	}
 	return nil
 }
 
-func (l *Logs) purge(ctx context.Context, name string, subjects ...string) error {
+func (l *Logs) purge(ctx context.Context, name, subject string) error {
 	stream, err := l.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	for _, subject := range subjects {
-		if err == nil {
-			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
 }

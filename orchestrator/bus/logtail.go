@@ -29,12 +29,7 @@ func (l *Logs) Tail(ctx context.Context, tenant, sweep string, trial *int32, lin
 	if err := errors.Join(CheckToken("tenant", tenant), CheckToken("sweep", sweep)); err != nil {
 		return nil, 0, err
 	}
-	chunks, next, err = l.tail(ctx, LogStream(tenant), logFilters(tenant, sweep, trial), lines)
-	if err == nil && l.old && countLines(chunks) < lines {
-		var before []*outbidv1.LogChunk
-		before, _, err = l.tail(ctx, OldLogStream, oldLogFilters(sweep, trial), lines-countLines(chunks))
-		chunks = append(before, chunks...)
-	}
+	chunks, next, err = l.tail(ctx, LogStream(tenant), []string{logFilter(tenant, sweep, trial)}, lines)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the end of the logs of %s: %w", sweep, err)
 	}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -137,93 +135,5 @@ func TestNobodysOutputPushesOutAnothers(t *testing.T) {
 	}
 	if state := stream.CachedInfo().State; state.Bytes > 4<<20 || state.FirstSeq == 1 {
 		t.Errorf("the loud one keeps %d bytes from message %d on", state.Bytes, state.FirstSeq)
-	}
-}
-
-// TestOutputOfVersionsWithOneStream checks that output of earlier versions, in one stream for all tenants, can still be
-// read and deleted.
-func TestOutputOfVersionsWithOneStream(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, ServerConfig{})
-	nc := connect(t, ConnConfig{Server: s})
-	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = l.js.CreateStream(testContext(t), jetstream.StreamConfig{Name: OldLogStream, Subjects: []string{logsPrefix + "*.*"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, l, chunkOf(""), chunkOf(""))
-	stored(t, l, OldLogStream, 2)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l = reserved(t, nc, 1<<20)
-	keepAll(t, l)
-	put(t, l, chunkOf("vision"))
-	stored(t, l, LogStream("vision"), 1)
-	if got, want := readLogs(t, l, nil), strings.Repeat("[1 stdout]x\n", 3); got != want {
-		t.Errorf("read %q, want %q", got, want)
-	}
-	if text, _ := l.linesOfTail(t, "vision", "digits-1", nil, 2); len(text) != 2 {
-		t.Errorf("the tail is %q", text)
-	}
-	if err := l.Delete(testContext(t), "vision", "digits-1"); err != nil {
-		t.Fatal(err)
-	}
-	if got := readLogs(t, l, nil); got != "" {
-		t.Errorf("read %q after deleting", got)
-	}
-}
-
-func chunkOf(tenant string) *outbidv1.LogChunk {
-	c := chunk(1, "stdout", "x\n")
-	c.Tenant = tenant
-	return c
-}
-
-// bytesIn returns the bytes received during do.
-func bytesIn(t *testing.T, l *Logs, do func()) uint64 {
-	t.Helper()
-	before := l.nc.Stats().InBytes
-	do()
-	return l.nc.Stats().InBytes - before
-}
-
-// TestATailReadsOnlyTheEnd checks that a tail of a large log reads only its end.
-func TestATailReadsOnlyTheEnd(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, ServerConfig{})
-	nc := connect(t, ConnConfig{Server: s})
-	l := reserved(t, nc, 1<<30)
-	const chunks = 1000 // 62 MiB, which compress well on disk
-	text := string(bytes.Repeat([]byte("0123456789abcde\n"), logChunkBytes/16))
-	for i := range chunks {
-		c := chunk(0, "stdout", text)
-		if i == 3 {
-			c = chunk(1, "stdout", "early\n")
-		}
-		if err := publish(nc, keptSubject(c), c, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := nc.FlushTimeout(patience); err != nil {
-		t.Fatal(err)
-	}
-	stored(t, l, LogStream("vision"), chunks)
-	all := bytesIn(t, l, func() {
-		readLogs(t, l, nil)
-	})
-	tail := bytesIn(t, l, func() {
-		if lines, _ := l.linesOfTail(t, "vision", "digits-1", nil, 3); len(lines) < 3 {
-			t.Errorf("%d lines", len(lines))
-		}
-	})
-	quiet, early := int32(1), []string(nil)
-	seldom := bytesIn(t, l, func() { early, _ = l.linesOfTail(t, "vision", "digits-1", &quiet, 3) })
-	t.Logf("all: %d bytes, the tail: %d, the tail of a trial that spoke once, long ago: %d", all, tail, seldom)
-	if tail*10 > all || seldom*1000 > all || len(early) != 1 {
-		t.Errorf("of %d bytes the tail read %d, and that of a trial that spoke once %d: %q", all, tail, seldom, early)
 	}
 }

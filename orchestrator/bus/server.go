@@ -77,7 +77,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 func startLocked(cfg ServerConfig) (*Server, error) {
 	opts := options(cfg)
 	log := newServerLog(orDiscard(cfg.Logger))
-	if err := admitUsers(opts, cfg, log.log); err != nil {
+	if err := admitUsers(opts, cfg); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
 	if err := portFree(opts.Host, opts.Port); err != nil {

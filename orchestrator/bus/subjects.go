@@ -37,13 +37,9 @@ func UplinkSubject(node string) string { return uplinkPrefix + node }
 // OrdersSubject returns the subject of a node's orders.
 func OrdersSubject(node string) string { return ordersPrefix + node }
 
-// LogSubject returns the subject for a chunk of a trial's output. An older server, whose orders do not name a tenant,
-// expects neither tenant nor node.
+// LogSubject returns the subject for a chunk of a trial's output.
 func LogSubject(c *outbidv1.LogChunk) string {
 	last := c.GetFork().GetSweep() + "." + strconv.FormatInt(int64(c.GetFork().GetTrial()), 10)
-	if c.GetTenant() == "" {
-		return logsPrefix + last
-	}
 	return logsPrefix + c.GetNode() + "." + c.GetTenant() + "." + last
 }
 
@@ -55,16 +51,9 @@ func keptSubject(c *outbidv1.LogChunk) string {
 // keptSubjects returns the subjects of a tenant's stored output.
 func keptSubjects(tenant string) string { return keptPrefix + "*." + tenant + ".*.*" }
 
-// logFilters returns the subjects for the output of a tenant's sweep, or of one trial, on any node: the current ones,
-// and those of versions in which workers published to the tenant's stream.
-func logFilters(tenant, sweep string, trial *int32) []string {
-	last := "*." + tenant + "." + sweep + "." + trialToken(trial)
-	return []string{keptPrefix + last, logsPrefix + last}
-}
-
-// oldLogFilters returns the subjects of versions without tenants.
-func oldLogFilters(sweep string, trial *int32) []string {
-	return []string{logsPrefix + sweep + "." + trialToken(trial)}
+// logFilter returns the subject for the output of a tenant's sweep, or of one trial, on any node.
+func logFilter(tenant, sweep string, trial *int32) string {
+	return keptPrefix + "*." + tenant + "." + sweep + "." + trialToken(trial)
 }
 
 func trialToken(trial *int32) string {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
@@ -24,7 +23,7 @@ func (a *app) natsCommand() *cobra.Command {
 }
 
 func (a *app) natsInitCommand() *cobra.Command {
-	var keys, include, store string
+	var keys, include string
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Create the cluster's keys and the file that nats-server includes",
@@ -32,15 +31,9 @@ func (a *app) natsInitCommand() *cobra.Command {
 operator and the accounts that these keys signed. The file does not contain secrets. The keys stay on the machines that
 run 'outbid serve --keys DIR'.
 
-With --take-over it also transfers the ledger of a nats-server without users, or with one token for all, to these keys;
-earlier versions used such servers. Stop that server, give the store_dir of its jetstream block, and start it with the
-new configuration. Earlier versions cannot read the ledger afterwards. This works for a single nats-server; move the
-streams of a NATS cluster with 'nats stream backup' and 'restore'.
-
 After 'outbid worker remove' run it again, and reload the configuration of nats-server, so that NATS rejects the
 removed workers.`,
 		Example: `  outbid nats init --keys /etc/outbid/keys --include /etc/nats/auth.conf
-  outbid nats init --keys /etc/outbid/keys --include /etc/nats/auth.conf --take-over /var/lib/nats
   outbid serve --nats nats://127.0.0.1:4222 --keys /etc/outbid/keys`,
 		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
@@ -62,17 +55,6 @@ removed workers.`,
 			if err := os.Chmod(include, 0o644); err != nil { //nolint:gosec // it does not contain secrets
 				return badInput("--include: %w", trimOp(err))
 			}
-			if store != "" {
-				taken, err := bus.TakeOverStreams(store, k.Account())
-				if err != nil {
-					return badInput("--take-over: %w", err)
-				}
-				if taken {
-					a.printf("the ledger in %s belongs to these keys now\n", store)
-				} else {
-					a.printf("the ledger in %s belongs to these keys already\n", store)
-				}
-			}
 			a.printf("keys: %s, for outbid serve --nats URL --keys %s\n", keys, keys)
 			a.printf("nats.conf: include %q\n", include)
 			return nil
@@ -81,9 +63,7 @@ removed workers.`,
 	f := cmd.Flags()
 	f.StringVar(&keys, "keys", server.KeysDir(defaultData), "`DIR` of the cluster's keys, created if missing")
 	f.StringVar(&include, "include", filepath.Join(defaultData, "nats-auth.conf"), "`FILE` to write")
-	f.StringVar(&store, "take-over", "", "store `DIR` of a stopped nats-server of an earlier version, to transfer its streams to these keys")
 	_ = cmd.MarkFlagDirname("keys")
-	_ = cmd.MarkFlagDirname("take-over")
 	_ = cmd.MarkFlagFilename("include")
 	return cmd
 }

@@ -75,7 +75,7 @@ func (m mark) check(ctx context.Context, record ledger.Ledger, last uint64, when
 	switch {
 	case last == 0 && m.seq > 0:
 		return &ledger.DamageError{Seq: 1, Reason: fmt.Sprintf("the ledger is empty, but had %d batches %s: this is "+
-			"another NATS, or one that has got users since then ('outbid nats init --take-over' transfers its ledger to these keys)", m.seq, when)}
+			"another NATS or another account of it", m.seq, when)}
 	case last < m.seq:
 		return &ledger.DamageError{Seq: last + 1, Reason: fmt.Sprintf("the ledger ends at batch %d, but had %d batches %s: it lost its end", last, m.seq, when)}
 	case len(m.hash) == 0:

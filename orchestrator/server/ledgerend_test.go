@@ -104,7 +104,4 @@ func TestTheMarkOfTheLedgersEnd(t *testing.T) {
 			t.Errorf("cut at byte %d: it is read as %s", bit/8, m)
 		}
 	}
-	if m, ok := parseMark([]byte("00000000000000000042\n")); !ok || m.seq != 42 {
-		t.Errorf("that of an older version: %v, %t", m, ok)
-	}
 }

@@ -25,20 +25,19 @@ func (m mark) String() string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// parseMark parses a stored mark. It returns false if the mark is missing or damaged. Files of older versions contain
-// only the sequence number.
+// parseMark parses a stored mark. It returns false if the mark is missing or damaged.
 func parseMark(data []byte) (mark, bool) {
 	line, _, whole := strings.Cut(string(data), "\n")
 	words := strings.Fields(line)
-	if !whole || len(words) != 1 && len(words) != 3 {
+	if !whole || len(words) != 3 {
 		return mark{}, false
 	}
 	seq, err := strconv.ParseUint(words[0], 10, 64)
 	m := mark{seq: seq}
-	if err == nil && len(words) == 3 && words[1] != "-" {
+	if err == nil && words[1] != "-" {
 		m.hash, err = hex.DecodeString(words[1])
 	}
-	if err != nil || len(words) == 3 && m.String() != line+"\n" {
+	if err != nil || m.String() != line+"\n" {
 		return mark{}, false
 	}
 	return m, true
