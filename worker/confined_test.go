@@ -187,6 +187,19 @@ func TestAWorkerRefusesTenants(t *testing.T) {
 	s.orch.awaitText(t, 1, "ended FINISHED")
 }
 
+// A worker that the server refuses, such as for its version, ends with the server's reason.
+func TestARefusedWorkerEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.orch.with(func() { s.orch.refused = "the server has version 2.0.0 and this worker 1.0.0" })
+	refused := make(chan error, 1)
+	stop := s.workUntil(t, "", nil, func(err error) { refused <- err })
+	if err := <-refused; err == nil || !strings.Contains(err.Error(), "refuses this worker: the server has version 2.0.0") {
+		t.Errorf("it ended with %v", err)
+	}
+	stop()
+}
+
 // A trial that exceeds its memory is killed by the kernel, and its failure says so.
 func TestOutOfMemoryIsNamed(t *testing.T) {
 	t.Parallel()

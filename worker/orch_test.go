@@ -28,6 +28,7 @@ type orch struct {
 	mute        bool // sends nothing
 	deaf        bool // ignores everything
 	tenants     bool
+	refused     string
 	assignments []*outbidv1.Assignment
 	averages    []*outbidv1.Consolidation
 	taken       map[uint64]uint64
@@ -97,7 +98,7 @@ func (o *orch) order() {
 	o.generation++
 	orders := &outbidv1.Orders{
 		Node: "n1", Boot: o.boot, Generation: o.generation, Term: o.term, AckedSeq: o.seen, Lease: durationpb.New(o.lease),
-		Tenants: o.tenants, Consolidations: o.averages,
+		Tenants: o.tenants, Consolidations: o.averages, Refused: o.refused,
 	}
 	for _, a := range o.assignments {
 		short := &outbidv1.Assignment{

@@ -1,12 +1,15 @@
 package worker
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -88,6 +91,10 @@ func (l *workerLoop) applyOrders(o *outbidv1.Orders, came time.Time) {
 	l.term, l.generation = o.GetTerm(), o.GetGeneration()
 	if o.GetTenants() && !l.cfg.closed && !l.cfg.TrustTrials {
 		l.refused = ErrTenants
+		return
+	}
+	if o.GetRefused() != "" {
+		l.refused = fmt.Errorf("the server refuses this worker: %s", sanitize.Line(o.GetRefused(), limits.Detail))
 		return
 	}
 	if o.GetHello() {

@@ -24,6 +24,8 @@ type Settings struct {
 	// Lease is how long a node may run without contact to the server, and how long it must be silent before its
 	// devices are given to other trials.
 	Lease time.Duration
+	// Version of this server. Workers of another major version are refused.
+	Version string
 	// Term of this server: workers ignore orders of a lower term.
 	Term uint64
 	// Store is the name of the object store that is sent to workers that do not have one.

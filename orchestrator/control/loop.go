@@ -286,6 +286,9 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 		reply()
 	}
 	for _, o := range out.Orders {
+		if o.GetRefused() != "" {
+			l.cfg.Logger.Warn("refused a worker", "node", o.GetNode(), "reason", o.GetRefused())
+		}
 		if err := l.cfg.Send(o); err != nil {
 			l.cfg.Logger.Warn("could not send orders", "node", o.GetNode(), "err", err)
 		}

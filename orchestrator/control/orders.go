@@ -36,6 +36,7 @@ func (c *Core) orders(name string, l *nodeContact) *outbidv1.Orders {
 	o := &outbidv1.Orders{
 		Node: name, Boot: l.boot, Generation: l.generation, Term: c.set.Term, Store: c.set.Store,
 		Lease: durationpb.New(max(0, c.set.Lease-c.now.Sub(l.seen))), Hello: l.hello, Tenants: c.set.Tenants,
+		Refused: l.refused,
 	}
 	n := c.st.Nodes[name]
 	if n == nil || l.boot == "" {

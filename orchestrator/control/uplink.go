@@ -34,6 +34,8 @@ type nodeContact struct {
 	generation uint64
 	// hello reports that the node must send its info.
 	hello bool
+	// refused is why the worker is refused, or "".
+	refused string
 	// check is the number of the worker's latest check of its machine, or 0. probed is its value when a cordoned node
 	// became eligible for a retry, or 0 while it is not.
 	check, probed uint64
@@ -67,6 +69,9 @@ func (u Uplink) apply(c *Core) {
 	if n == nil || n.Info.GetBoot() != up.GetBoot() {
 		if up.GetInfo() == nil {
 			l.hello = true
+			return
+		}
+		if l.refused = refusal(c.set.Version, boundInfo(up.GetInfo()).GetVersion()); l.refused != "" {
 			return
 		}
 		c.join(up, n)

@@ -147,6 +147,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			MaxPayload: s.maxPayload,
 			Limits:     s.limitsOf,
 			Room:       s.room.full,
+			Version:    s.cfg.Version,
 			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
 			Trust: s.members.isMember, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
