@@ -1,5 +1,6 @@
 """Adds the `outbid` binary to the wheel, and its Go source code to the source distribution.
 
+OUTBID_WHEEL_LICENCES is the path of a file with the licences of the binary's Go modules, for the wheel's metadata.
 OUTBID_WHEEL_BINARY is the path of a binary to use, for this machine or another. "none" leaves the binary out, for
 clients of remote servers. Otherwise the binary is built with Go. The wheel's tag gives the platform that the binary
 needs.
@@ -39,6 +40,8 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
         elif version != "editable" and (binary := self._binary()) is not None:
             binary.chmod(binary.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
             build_data["shared_scripts"][str(binary)] = "outbid"
+            if licences := os.environ.get("OUTBID_WHEEL_LICENCES"):
+                build_data["extra_metadata"][licences] = Path(licences).name
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{platform_of(binary)}"
 

@@ -20,6 +20,7 @@ DEADLINE = 500.0
 PROJECT = Path(__file__).resolve().parents[2]
 LARGEST = 40 << 20
 BUILT_WITH = ["hatchling>=1.25", "pyelftools>=0.31"]
+FIXED = {"SOURCE_DATE_EPOCH": "1700000000"}
 KERNEL = ["ipykernel>=6.29"]  # additional requirements of a notebook
 
 SCRIPT = """
@@ -89,7 +90,7 @@ def build(kind: str, to: Path, **env: str) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel with the tested binary."""
-    return build("wheel", tmp_path_factory.mktemp("wheel"), OUTBID_WHEEL_BINARY=os.environ["OUTBID_BIN"])
+    return build("wheel", tmp_path_factory.mktemp("wheel"), OUTBID_WHEEL_BINARY=os.environ["OUTBID_BIN"], **FIXED)
 
 
 @dataclass
@@ -140,6 +141,18 @@ def test_the_wheel_says_which_machines_it_is_for(wheel: Path) -> None:
         else:
             major, minor = max(least, (2, 17))
             assert platform.split(".")[0].startswith(f"manylinux_{major}_{minor}_")
+
+
+def test_two_builds_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    licences = tmp_path / "THIRD_PARTY_LICENCES.txt"
+    licences.write_text("none")
+    again = build("wheel", tmp_path, OUTBID_WHEEL_BINARY=os.environ["OUTBID_BIN"], **FIXED)
+    assert again.read_bytes() == wheel.read_bytes()
+    with_licences = build(
+        "wheel", tmp_path, OUTBID_WHEEL_BINARY=os.environ["OUTBID_BIN"], OUTBID_WHEEL_LICENCES=str(licences), **FIXED
+    )
+    with zipfile.ZipFile(with_licences) as archive:
+        assert [name for name in archive.namelist() if name.endswith("/extra_metadata/THIRD_PARTY_LICENCES.txt")]
 
 
 def needed_glibc(binary: Path) -> tuple[int, int] | None:
