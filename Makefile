@@ -13,14 +13,6 @@ export CGO_CFLAGS := -Wno-deprecated-declarations
 # What is built does not say in which folder, so that every checkout finds it in Go's cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
 PY_FILES := sdk-python examples docs/research orchestrator
-# Rooms that only compute and start nothing at once: the race detector, which makes them many times slower, sees nothing
-# in them, and a test of the house holds them to it.
-CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors checksum cluster curve curve/population \
-  fork limits plot policy policy/allox policy/astraea policy/baseline policy/elastic policy/gandivafair policy/gavel \
-  policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
-  policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis \
-  policy/themis/auction sanitize sim sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
-  tuner/remote tuner/sample tuner/space tuner/surrogate tuner/tunertest uptime)
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms of which the race detector sees a part or nothing, as they only compute or try much: they run whole without it.
@@ -30,8 +22,11 @@ WHOLE := TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingA
 WHOLE_IN := $(addprefix ./,orchestrator/control orchestrator/ledger worker)
 # Most of the SDK's tests wait, so that more run at once than there are cores; those of a file share a server.
 FILES_AT_ONCE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
-# No test is to run, pytest's 5, is no failure for who runs again what failed, if nothing did.
-OR_NOTHING := || { test $$? = 5 && [[ "$${PYTEST_ADDOPTS:-}" == *no-failures=none* ]]; }
+# What each test did, for .ci/tests.
+RESULTS := $(CURDIR)/build/tests
+GO_TEST = mkdir -p $(RESULTS); $$(.ci/tool gotestsum) --format pkgname --format-hide-empty-pkg --hide-summary=skipped \
+	--jsonfile $(RESULTS)/$@.json -- $(QUICK) -skip "$$(.ci/tests quarantined go)"
+PYTEST = -m pytest -q -rs --junitxml=$(RESULTS)/$@.xml $$(../.ci/tests quarantined python)
 # make lint vets, and a debugger is not at work here.
 QUICK := -vet=off -ldflags=-w -timeout 15m
 FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
@@ -40,7 +35,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs site clean
+.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,41 +48,43 @@ wheel: ## build this machine's wheel into build/wheel, with the binary inside; P
 
 test: build ## run every test, Go's with the race detector; three kinds side by side, as some compute and others wait
 	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
-	$(MAKE) --no-print-directory --jobs=3 test-python test-race test-endtoend test-calm # Python's take longest
+	$(MAKE) --no-print-directory --jobs=3 test-python test-race test-endtoend test-calm test-whole # Python's take longest
 
-test-go: test-race test-endtoend test-calm ## run the Go tests, the object store's against a real MinIO and Versity servers
+test-go: test-race test-endtoend test-calm test-whole ## run the Go tests, the object store's against a real MinIO and Versity servers
 
 test-race: build ## run the Go tests that the race detector can see something of
 	race=; if .ci/need cc; then race=-race; fi; $(FIXTURES); \
-	go test $$race $(QUICK) $$(go list ./... | grep -vxF "$$(go list $(CALM) $(PROCESSES))")
+	$(GO_TEST) $$race $$(go list ./... | grep -vxF "$$(go run .ci/calm.go; go list $(PROCESSES))")
 
 test-endtoend: build ## run the Go tests of bin/outbid's processes
-	$(FIXTURES); go test $(QUICK) $(PROCESSES)
+	$(FIXTURES); $(GO_TEST) $(PROCESSES)
 
 test-calm: build ## run the Go tests that only compute
-	$(FIXTURES); go test $(QUICK) $(CALM)
-	if .ci/need cc; then go test $(QUICK) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
+	$(FIXTURES); $(GO_TEST) $$(go run .ci/calm.go)
+
+test-whole: build ## run the Go tests that the race detector would make many times slower, in packages that it sees
+	if .ci/need cc; then $(GO_TEST) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
 	python=$$(.ci/python); cd sdk-python && "$$python" -m compileall -q src && \
-	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q $(FILES_AT_ONCE) $(OR_NOTHING) # compiled: a thousand processes import it
+	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(PYTEST) $(FILES_AT_ONCE) # compiled: a thousand processes import it
 
 test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
-	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q tests/integrations $(OR_NOTHING)
+	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(PYTEST) tests/integrations
 
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \
 	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
-	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 $(QUICK) -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
+	export OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid; $(GO_TEST) -count 1 -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
 
 lint: build ## check style, and that everything builds for macOS: golangci-lint, go vet, gofumpt, buf, ruff, mypy
 	$$(.ci/tool golangci-lint) run ./...
 	GOOS=darwin CGO_ENABLED=0 go vet ./...
 	bad=$$(git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -l); \
 	test -z "$$bad" || { echo "not gofumpt's format (make fmt): $$bad"; exit 1; }
-	cd proto && $$(../.ci/tool buf) lint
+	cd proto && buf=$$(../.ci/tool buf) && $$buf lint && for b in baseline/*.binpb; do $$buf breaking --against $$b; done
 	.ci/prose --check
 	python=$$(.ci/python); \
 	"$$python" -m ruff check $(PY_FILES); "$$python" -m ruff format --check $(PY_FILES); \
@@ -130,6 +127,12 @@ docs: build ## write the generated pages below docs/reference and the generated 
 	bin/outbid docs docs/reference/cli.md
 	python=$$(.ci/python); "$$python" .ci/reference
 	go test ./orchestrator -run '^TestGeneratedPartsAreFresh$$' -update
+
+changelog: ## move the fragments of changes/ into CHANGELOG.md, as the section of VERSION
+	python=$$(.ci/docs); "$$python" -m towncrier build --config .ci/towncrier.toml --dir . --version "$$(cat VERSION)" --yes
+
+baseline: ## record the schema of proto/ as that of VERSION, with which make lint compares later ones
+	cd proto && $$(../.ci/tool buf) build -o "baseline/$$(cat ../VERSION).binpb"
 
 site: ## build the documentation site into build/site; fails on a broken link or a page outside of the navigation
 	python=$$(.ci/docs); NO_MKDOCS_2_WARNING=1 "$$python" -m mkdocs build --quiet --strict --config-file .ci/mkdocs.yml

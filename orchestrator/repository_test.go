@@ -18,7 +18,7 @@ import (
 
 func TestTopLevelHoldsNothingElse(t *testing.T) {
 	t.Parallel()
-	allowed := strings.Fields("orchestrator worker sdk-python proto examples deploy docs " +
+	allowed := strings.Fields("orchestrator worker sdk-python proto examples deploy docs changes " +
 		"main.go VERSION go.mod go.sum Makefile README.md CHANGELOG.md LICENSE")
 	for _, path := range tracked(t) {
 		first, _, _ := strings.Cut(path, "/")
@@ -237,38 +237,6 @@ func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
 	for _, name := range listed(t, `(?m)^WHOLE := (.*)$`) {
 		if !slices.ContainsFunc(where, func(dir string) bool { return tests[dir+" "+name] }) {
 			t.Errorf("the Makefile's WHOLE names %s, which is in none of %v", name, where)
-		}
-	}
-}
-
-// Packages whose tests run without the race detector, and their tests, must not start goroutines.
-func TestRoomsWithoutTheRaceDetectorStartNothing(t *testing.T) {
-	t.Parallel()
-	calm := listed(t, `(?m)^CALM := .*,(.*)\)$`)
-	for i, room := range calm {
-		calm[i] = "orchestrator/" + room
-	}
-	found := map[string]bool{}
-	for _, s := range sources(t) {
-		if !slices.Contains(calm, s.dir) {
-			continue
-		}
-		found[s.dir] = true
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				t.Errorf("%s starts a goroutine: take the room off the Makefile's CALM", s.at(n))
-			case *ast.CallExpr:
-				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Go" {
-					t.Errorf("%s starts a goroutine: take the room off the Makefile's CALM", s.at(n))
-				}
-			}
-			return true
-		})
-	}
-	for _, dir := range calm {
-		if !found[dir] {
-			t.Errorf("the Makefile's CALM names %s, which is no room", dir)
 		}
 	}
 }
