@@ -162,10 +162,25 @@ def test_what_cannot_be_pickled_fails_its_trial_with_a_reason() -> None:
         trial.set_user_attr("lock", threading.Lock())
         return 0.0
 
-    with pytest.raises(
-        ob.SweepFailedError, match="set_user_attr: 'lock' must be an object that can be pickled, got lock"
-    ):
+    with pytest.raises(ob.SweepFailedError, match="attribute 'lock' must be an object that can be pickled, got lock"):
         outbid.optuna.optimize(stubborn, 2, display=False)
+
+
+@pytest.mark.usefixtures("real")
+def test_attributes_that_optuna_sets_itself_may_be_objects(tmp_path: Any) -> None:
+    from optuna.terminator import CrossValidationErrorEvaluator, report_cross_validation_scores
+
+    def scored(trial: Any) -> float:
+        report_cross_validation_scores(trial, np.array([0.25, 0.75]) * trial.suggest_float("x", 0.5, 1))
+        return 0.5
+
+    for study in (optuna.create_study(), optuna.create_study(storage=f"sqlite:///{tmp_path}/study.db")):
+        outbid.optuna.optimize(study, scored, 2, display=False)
+        scores = [
+            same(t.system_attrs["terminator:cv_scores"], np.array([0.25, 0.75]) * t.params["x"]) for t in study.trials
+        ]
+        assert scores == [True, True]
+        assert CrossValidationErrorEvaluator().evaluate(study.trials, study.direction) > 0
 
 
 class Floating:

@@ -1,4 +1,4 @@
-"""An Optuna storage that keeps objects of any kind, as categories and as user attributes of trials and studies.
+"""An Optuna storage that keeps objects of any kind, as categories and as attributes of trials and studies.
 
 JSON values are stored like Optuna stores them. Another category is stored as text, and the study stores the objects of
 these texts once. Another attribute is stored as its pickle.
@@ -94,7 +94,7 @@ class Objects(BaseStorage):
         self.base.set_study_user_attr(study_id, key, self._encoded(key, value))
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self.base.set_study_system_attr(study_id, key, value)
+        self.base.set_study_system_attr(study_id, key, self._encoded(key, value))
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return self.base.get_study_id_from_name(study_name)
@@ -109,7 +109,7 @@ class Objects(BaseStorage):
         return {key: self._decoded(value) for key, value in self.base.get_study_user_attrs(study_id).items()}
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        return self.base.get_study_system_attrs(study_id)
+        return {key: self._decoded(value) for key, value in self.base.get_study_system_attrs(study_id).items()}
 
     def get_all_studies(self) -> list[Any]:
         return self.base.get_all_studies()
@@ -146,7 +146,7 @@ class Objects(BaseStorage):
         self.base.set_trial_user_attr(trial_id, key, self._encoded(key, value))
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self.base.set_trial_system_attr(trial_id, key, value)
+        self.base.set_trial_system_attr(trial_id, key, self._encoded(key, value))
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         return self._made(self.base.get_trial(trial_id))
@@ -183,7 +183,8 @@ class Objects(BaseStorage):
         asked = {name: self._objects(name, d.choices) for name, d in found.items()}
         objects = {name: choices for name, choices in asked.items() if choices is not None}
         made = trial
-        if objects or any(map(_is_encoded, trial._user_attrs.values())):
+        attributes = (*trial._user_attrs.values(), *trial._system_attrs.values())
+        if objects or any(map(_is_encoded, attributes)):
             made = copy.copy(trial)
             made._params, made._distributions = dict(trial.params), dict(trial.distributions)
             for name, choices in objects.items():
@@ -191,7 +192,7 @@ class Objects(BaseStorage):
                 made._params[name] = choices[texts.index(trial.params[name])]
                 made._distributions[name] = Choices(choices, texts) if self._by_text else _plain_distribution(choices)
             made.__class__ = _Kept
-            made._user_attrs = {k: _Stored(v) if _is_encoded(v) else v for k, v in trial._user_attrs.items()}
+            made._user_attrs, made._system_attrs = _unread(trial._user_attrs), _unread(trial._system_attrs)
             made.__dict__["_folder"] = self._folder
         if trial.state.is_finished():
             self._finished[trial._trial_id] = made
@@ -208,8 +209,10 @@ class Objects(BaseStorage):
             for name, value in trial.params.items()
         }
         stored._user_attrs = {name: self._encoded(name, value) for name, value in trial.user_attrs.items()}
-        if fixed := trial.system_attrs.get(_FIXED):
-            stored._system_attrs = {**trial.system_attrs, _FIXED: {n: _fixed(value) for n, value in fixed.items()}}
+        system = dict(trial.system_attrs)
+        if fixed := system.get(_FIXED):
+            system[_FIXED] = {n: _fixed(value) for n, value in fixed.items()}
+        stored._system_attrs = {name: self._encoded(name, value) for name, value in system.items()}
         return stored
 
     def _with_texts(self, study_id: int, name: str, given: BaseDistribution) -> BaseDistribution:
@@ -257,7 +260,7 @@ class Objects(BaseStorage):
             data = cloudpickle.dumps(value)
         except Exception as error:
             raise TypeError(
-                f"set_user_attr: {key!r} must be an object that can be pickled, got {type(value).__name__}: {error}"
+                f"attribute {key!r} must be an object that can be pickled, got {type(value).__name__}: {error}"
             ) from error
         if self._folder is None or len(data) <= _INLINE:
             return _PICKLED + base64.b64encode(data).decode()
@@ -314,21 +317,39 @@ class _Stored(str):
     """A stored attribute that was not read yet."""
 
 
+def _unread(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Mark the stored attributes that are pickles."""
+    return {key: _Stored(value) if _is_encoded(value) else value for key, value in attributes.items()}
+
+
+def _read(attributes: dict[str, Any], folder: Path | None) -> dict[str, Any]:
+    """Unpickle the attributes that `_unread` marked, and return all."""
+    for key, value in attributes.items():
+        if type(value) is _Stored:
+            attributes[key] = _decoded(str(value), folder)
+    return attributes
+
+
 class _Kept(FrozenTrial):
-    """A trial whose user attributes are unpickled on first access."""
+    """A trial whose attributes are unpickled on first access."""
 
     _folder: Path | None
 
     @property
     def user_attrs(self) -> dict[str, Any]:
-        for key, value in self._user_attrs.items():
-            if type(value) is _Stored:
-                self._user_attrs[key] = _decoded(str(value), self._folder)
-        return self._user_attrs
+        return _read(self._user_attrs, self._folder)
 
     @user_attrs.setter
     def user_attrs(self, value: dict[str, Any]) -> None:
         self._user_attrs = value
+
+    @property
+    def system_attrs(self) -> dict[str, Any]:
+        return _read(self._system_attrs, self._folder)
+
+    @system_attrs.setter
+    def system_attrs(self, value: dict[str, Any]) -> None:
+        self._system_attrs = value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FrozenTrial) and plain_trial(self).__dict__ == plain_trial(other).__dict__
@@ -344,7 +365,7 @@ def plain_trial(trial: FrozenTrial) -> FrozenTrial:
     if type(trial) is FrozenTrial and not any(isinstance(d, Choices) for d in trial.distributions.values()):
         return trial
     plain = copy.copy(trial)
-    plain._user_attrs = trial.user_attrs
+    plain._user_attrs, plain._system_attrs = trial.user_attrs, trial.system_attrs
     plain._distributions = {
         name: _plain_distribution(d.choices) if isinstance(d, Choices) else d for name, d in trial.distributions.items()
     }
