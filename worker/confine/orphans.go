@@ -33,7 +33,33 @@ func pidNamespace() string {
 // the group stays until that process has ended, because it may be a worker without trials. Groups of other pid
 // namespaces stay, because their workers' state cannot be determined.
 func removeOrphans(own []string, log *slog.Logger) {
-	var removed, ended []string
+	var removed, trials, ended []string
+	for _, path := range orphans(own, log) {
+		switch {
+		case removeEmpty(path):
+			removed = append(removed, path)
+		case treeName.FindStringSubmatch(filepath.Base(path))[3] == "":
+			trials = append(trials, path)
+		} // in other groups are no trials: once those are ended, they are empty
+	}
+	thawAll(trials)
+	for _, path := range trials {
+		if err := endGroups(path); err != nil {
+			log.Warn("cannot end the trials of a killed worker", "group", path, "error", err)
+			continue
+		}
+		ended = append(ended, path)
+	}
+	if len(ended) > 0 {
+		log.Warn("ended trials of killed workers with other directories", "groups", ended)
+	}
+	if len(removed) > 0 {
+		log.Info("removed empty control groups of workers that were killed", "groups", removed)
+	}
+}
+
+// orphans returns the control groups next to a worker's own whose worker no longer exists.
+func orphans(own []string, log *slog.Logger) (paths []string) {
 	namespace := pidNamespace()
 	for _, dir := range own {
 		home := filepath.Dir(dir)
@@ -43,31 +69,12 @@ func removeOrphans(own []string, log *slog.Logger) {
 			continue
 		}
 		for _, entry := range entries {
-			name := treeName.FindStringSubmatch(entry.Name())
-			if name == nil || name[2] != namespace || isAlive(name[1]) {
-				continue
+			if name := treeName.FindStringSubmatch(entry.Name()); name != nil && name[2] == namespace && !isAlive(name[1]) {
+				paths = append(paths, filepath.Join(home, entry.Name()))
 			}
-			path := filepath.Join(home, entry.Name())
-			if removeEmpty(path) {
-				removed = append(removed, path)
-				continue
-			}
-			if name[3] != "" {
-				continue // no trials are inside: once those are ended, it is empty
-			}
-			if err := endGroups(path); err != nil {
-				log.Warn("cannot end the trials of a killed worker", "group", path, "error", err)
-				continue
-			}
-			ended = append(ended, path)
 		}
 	}
-	if len(ended) > 0 {
-		log.Warn("ended trials of killed workers with other directories", "groups", ended)
-	}
-	if len(removed) > 0 {
-		log.Info("removed empty control groups of workers that were killed", "groups", removed)
-	}
+	return paths
 }
 
 // isAlive reports whether a process with this pid exists. An unparsable pid counts as alive.

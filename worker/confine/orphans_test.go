@@ -5,6 +5,7 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -68,6 +69,9 @@ func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 			}
 			if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(strconv.Itoa(g.pid)), 0o600); err != nil {
 				t.Fatal(err)
+			}
+			if !g.left { // as a worker that is killed while the trial is suspended leaves it
+				hold(t, below)
 			}
 		}
 	}
@@ -137,5 +141,16 @@ func TestFilesOfKilledWorkersAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(alive.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a worker that ends leaves its directory: %v", err)
+	}
+}
+
+// hold stops the processes in a control group, if its hierarchy has the freezer.
+func hold(t *testing.T, dir string) {
+	t.Helper()
+	for file, state := range map[string]string{"freezer.state": "FROZEN", "cgroup.freeze": "1"} {
+		err := os.WriteFile(filepath.Join(dir, file), []byte(state), 0o600)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			t.Fatal(err)
+		}
 	}
 }

@@ -97,6 +97,7 @@ func endLeftovers(dir string, log *slog.Logger) error {
 		return nil
 	}
 	if old.Boot == proctable.BootID() {
+		thawAll(old.Groups)
 		for _, dir := range old.Groups {
 			if err := endGroups(dir); err != nil {
 				return err
@@ -117,6 +118,20 @@ func endLeftovers(dir string, log *slog.Logger) error {
 		}
 	}
 	return nil
+}
+
+// thawAll continues the processes in the control groups below these directories. With version 1 of control groups a
+// process is in one group of each controller, and a stopped process ends only once it is continued in that of the
+// freezer. So call it for the groups of all controllers before endGroups.
+func thawAll(dirs []string) {
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				thaw(path)
+			}
+			return nil // endGroups reports what cannot be read
+		})
+	}
 }
 
 // endGroups ends everything in the control groups below a directory, and removes them.
