@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,19 @@ def test_modules_that_load_when_they_are_used_travel(tmp_path: Path, monkeypatch
     assert str(train("x")) == "((0.0, 0.0, 0), Fraction(1, 2), 7)"
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         train("missing")
+
+
+def test_objects_that_claim_to_be_modules_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The libraries of cffi register such objects, without a `__dict__`, in sys.modules."""
+
+    class Lib:
+        __slots__ = ()
+        __class__ = types.ModuleType  # type: ignore[assignment]
+
+    lib = Lib()
+    assert isinstance(lib, types.ModuleType) and not hasattr(lib, "__dict__")
+    monkeypatch.setitem(sys.modules, "compiled.lib", lib)  # type: ignore[arg-type]
+    assert _pickle.load(_pickle.dump(lambda x: x + 1))(1) == 2
 
 
 def test_a_module_of_the_scripts_with_a_class_of_its_own_travels_by_value(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outbid import tune
-from outbid.tune import _running_time, stopper
+from outbid.tune import _driver, _running_time, stopper
 from outbid.tune._running_time import RunningTime, budget, longer, spend
 from outbid.tune.stopper import CombinedStopper, NoopStopper, TimeoutStopper
 
@@ -75,3 +75,12 @@ def test_a_budget_is_the_least_that_was_said(clock: list[float]) -> None:
     assert budget(tune.TuneConfig(time_budget_s=25), stops) == 20
     submitted = datetime.datetime.fromtimestamp(400, datetime.timezone.utc)
     assert longer(submitted, 5) == 605 and longer(None, 5) == 5
+
+
+@pytest.mark.parametrize(
+    ("config", "restarts"),
+    [(None, 0), (tune.FailureConfig(), 0), (tune.FailureConfig(max_failures=3), 3)]
+    + [(tune.FailureConfig(max_failures=many), 1000) for many in (-1, 10**6)],
+)
+def test_restarts_are_within_what_a_server_accepts(config: tune.FailureConfig | None, restarts: int) -> None:
+    assert _driver._restarts(tune.RunConfig(failure_config=config)) == restarts

@@ -135,7 +135,7 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
             if isinstance(obj, _CACHED) and obj.__module__ in values:
                 kept = obj.cache_parameters()
                 return _empty_cache, (kept["maxsize"], kept["typed"]), obj.__wrapped__, None, None, _fill_cache
-            if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not _says_how(obj):
+            if _is_module(obj) and type(obj) is not ModuleType and not _says_how(obj):
                 # Such as a module that loads on first use. cloudpickle only supports modules of Python's class.
                 name = str(_fact(obj, "__name__"))
                 return cloudpickle.cloudpickle._module_reduce(obj) if _is_in(name, values) else (_module, (name,))
@@ -147,6 +147,11 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
 
 
 _CACHED = type(functools.lru_cache(int))
+
+
+def _is_module(thing: Any) -> bool:
+    """Return whether an object is a module. `isinstance` also accepts objects that claim to be one, as cffi's do."""
+    return issubclass(type(thing), ModuleType)
 
 
 def _fact(module: ModuleType, name: str) -> Any:
@@ -221,7 +226,7 @@ def _own_modules() -> list[ModuleType]:
     )
     own = []
     for name, module in list(sys.modules.items()):
-        file = _fact(module, "__file__") if isinstance(module, ModuleType) else None
+        file = _fact(module, "__file__") if _is_module(module) else None
         if name == "__main__" or not file:
             continue
         if not str(file).endswith(".py"):

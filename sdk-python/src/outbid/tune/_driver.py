@@ -44,6 +44,7 @@ from outbid.tune.search import BasicVariantGenerator, Searcher, create_searcher
 from outbid.tune.search._searcher import _Around
 
 _ENDLESS = 10_000  # trials that are drawn for num_samples=-1
+_MOST_RESTARTS = 1000  # what a server accepts; also for max_failures=-1
 _MANY = 100_000  # maximum variants of one experiment
 
 
@@ -266,7 +267,6 @@ def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, st
 
 def _sweep(experiment: Experiment, span: float | None, run: RunConfig, limit: int, client: Client) -> Sweep:
     plan = experiment.plan
-    failures = run.failure_config.max_failures if run.failure_config else 0
     python = sys.executable if client.local else "python3"
     name = re.sub(r"[^a-z0-9]+", "-", Path(plan.folder).name.lower()).strip("-0123456789")[:40].strip("-")
     return Sweep(
@@ -279,6 +279,12 @@ def _sweep(experiment: Experiment, span: float | None, run: RunConfig, limit: in
         trials=experiment.samples or None,
         concurrency=limit or None,
         wall_time=span,
-        max_restarts=1_000_000 if failures < 0 else failures,
+        max_restarts=_restarts(run),
         name=name or "experiment",
     )
+
+
+def _restarts(run: RunConfig) -> int:
+    """Return the restarts of a trial that fails; max_failures=-1 means as many as a server accepts."""
+    failures = run.failure_config.max_failures if run.failure_config else 0
+    return _MOST_RESTARTS if failures < 0 else min(failures, _MOST_RESTARTS)
