@@ -348,7 +348,7 @@ class _Kept(FrozenTrial):
         return _read(self._system_attrs, self._folder)
 
     @system_attrs.setter
-    def system_attrs(self, value: dict[str, Any]) -> None:
+    def system_attrs(self, value: Any) -> None:
         self._system_attrs = value
 
     def __eq__(self, other: object) -> bool:

@@ -33,6 +33,7 @@ from outbid._search.tuners import Random
 from outbid.integrations.optuna.object_storage import keeping
 from outbid.integrations.optuna.study_copy import Following
 from outbid.integrations.optuna.sweep_study import kept, to_study, unannounced
+from outbid.integrations.optuna.timeout import START_SECONDS, stopped_after
 from outbid.integrations.optuna.trial_process import (
     CHANGED,
     IDLE,
@@ -97,9 +98,10 @@ def optimize(
     in a temporary directory; this requires a server on this machine. If the storage has a study named `study_name`,
     that study is continued.
 
-    `n_jobs` is the maximum number of trials that run at the same time; None or -1 means one per device. After `timeout`
-    seconds running trials are stopped; after `study.stop()` they finish. `callbacks` are Optuna's and are called in
-    this process, before the next trial of a job. `gc_after_trial` is like in Optuna, in the processes that run trials.
+    `n_jobs` is the maximum number of trials that run at the same time; None or -1 means one per device. `timeout`
+    seconds after the first trial began, running trials are stopped; after `study.stop()` they finish. `callbacks` are
+    Optuna's and are called in this process, before the next trial of a job. `gc_after_trial` is like in Optuna, in the
+    processes that run trials.
     Progress is shown unless `display` is False; `show_progress_bar` shows it nevertheless.
     """
     study, func, n_trials = _positional(objective, n_trials)
@@ -150,12 +152,13 @@ def optimize(
         tuner=Random(),
         trials=n_trials,
         concurrency=None if n_jobs == -1 else n_jobs,
-        wall_time=_ENDLESS if n_trials is None and timeout is None else timeout,
+        wall_time=(_ENDLESS if n_trials is None else None) if timeout is None else timeout + START_SECONDS,
         resources=resources,
         max_restarts=0,
         name=_name(func),
     )
-    _run(sweep, following, called, display or show_progress_bar, client, storage, folder)
+    with stopped_after(timeout, sweep, following.shared):
+        _run(sweep, following, called, display or show_progress_bar, client, storage, folder)
     return study
 
 
