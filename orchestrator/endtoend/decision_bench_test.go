@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -85,10 +86,47 @@ class Stepwise(plugin.Tuner):
 plugin.serve(Stepwise())
 `
 
-// outside returns a program with its settings as a sweep's tuner.
-func outside(b *testing.B, trials float64, command ...string) *outbidv1.Tuner {
+// ofRay prints, for the program that runs schedulers of Ray Tune, an experiment with a scheduler that decides on each
+// report. Its arguments are the number of steps and of trials.
+const ofRay = `
+import sys
+
+from outbid import tune
+from outbid.tune._config import CheckpointConfig, TuneConfig, placement_of
+from outbid.tune._driver import _experiment
+from outbid.tune._plan import Plan
+from outbid.tune._program import pack
+
+LAST, TRIALS = map(int, sys.argv[1:])
+
+class Stepwise(tune.schedulers.FIFOScheduler):
+    def on_trial_result(self, tune_controller, trial, result):
+        return self.STOP if result["training_iteration"] >= LAST else self.CONTINUE
+
+plan = Plan(print, "f", "", "", {"height": tune.uniform(1, 100)}, "", "min", placement_of(None), CheckpointConfig())
+settings = TuneConfig(scheduler=Stepwise(), metric="loss", mode="min", num_samples=TRIALS)
+print(pack(_experiment(plan, settings)[0]))
+`
+
+// rayScheduler returns the tuner that runs a scheduler of Ray Tune.
+func rayScheduler(b *testing.B, python string, trials int) *outbidv1.Tuner {
 	b.Helper()
-	settings, err := structpb.NewStruct(map[string]any{"last": float64(decisions), "trials": trials, "stepwise": true})
+	script := filepath.Join(b.TempDir(), "experiment.py")
+	if err := os.WriteFile(script, []byte(ofRay), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	experiment, err := exec.Command(python, script, fmt.Sprint(decisions), fmt.Sprint(trials)).Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	settings := map[string]any{"experiment": strings.TrimSpace(string(experiment))}
+	return outside(b, settings, python, "-m", "outbid.tune._program")
+}
+
+// outside returns a program with its settings as a sweep's tuner.
+func outside(b *testing.B, with map[string]any, command ...string) *outbidv1.Tuner {
+	b.Helper()
+	settings, err := structpb.NewStruct(with)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,7 +139,8 @@ func outside(b *testing.B, trials float64, command ...string) *outbidv1.Tuner {
 const decisions = 125
 
 // BenchmarkDecisionLatency measures how long a trial at its target waits for its tuner's answer, at 500 reports per
-// second from 100 processes that all reach a target: with a tuner in the binary, and with programs in Go and Python.
+// second from 100 processes that all reach a target: with a tuner in the binary, with programs in Go and Python, and
+// with a scheduler of Ray Tune.
 func BenchmarkDecisionLatency(b *testing.B) {
 	self, err := os.Executable()
 	if err != nil {
@@ -119,25 +158,28 @@ func BenchmarkDecisionLatency(b *testing.B) {
 		return plugin.Launch(context.Background(), s.Spec.GetTuner().GetPlugin().GetCommand(), s, snapshot, slog.New(slog.DiscardHandler))
 	}
 	const processes = 100
+	settings := map[string]any{"last": float64(decisions), "trials": float64(processes), "stepwise": true}
 	for _, c := range []struct {
-		name string
-		open opens
-		with *outbidv1.Tuner
+		name     string
+		open     opens
+		inPython bool
+		with     func(*testing.B) *outbidv1.Tuner
 	}{
-		{"built-in", openStepwise, random(0)},
-		{"in-go", launch, outside(b, processes, self)},
-		{"in-python", launch, outside(b, processes, python, script)},
+		{"built-in", openStepwise, false, func(*testing.B) *outbidv1.Tuner { return random(0) }},
+		{"in-go", launch, false, func(b *testing.B) *outbidv1.Tuner { return outside(b, settings, self) }},
+		{"in-python", launch, true, func(b *testing.B) *outbidv1.Tuner { return outside(b, settings, python, script) }},
+		{"ray-scheduler", launch, true, func(b *testing.B) *outbidv1.Tuner { return rayScheduler(b, python, processes) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			if c.name == "in-python" {
+			if c.inPython {
 				if out, err := exec.Command(python, "-c", "import outbid.plugin").CombinedOutput(); err != nil {
 					b.Skipf("%s has no package outbid (PYTHON names another): %s", python, out)
 				}
 			}
 			s := newSite(b, processes, c.open)
-			out := b.TempDir()
+			out, with := b.TempDir(), c.with(b)
 			for b.Loop() {
-				s.runUnder(b, c.with, processes, map[string]string{
+				s.runUnder(b, with, processes, map[string]string{
 					"STUB_MODE": "decision", "STUB_INTERVAL": "200ms", "STUB_REPORTS": fmt.Sprint(decisions), "STUB_OUT": out,
 				})
 			}
