@@ -38,7 +38,11 @@ SYSTEMS = (
     "optuna-sqlite",
     "optuna-sqlite-2",
     "optuna-heartbeat",
+    "outbid-default",
+    "outbid-tpe",
+    "optuna-journal-tpe",
 )
+LEARNING = ("outbid-default", "outbid-tpe", "optuna-journal-tpe")  # systems that draw trials from earlier results
 NAMES = {
     "outbid": "Outbid",
     "ray": "Ray Tune, at its best",
@@ -49,6 +53,9 @@ NAMES = {
     "optuna-sqlite": "Optuna, SQLite",
     "optuna-sqlite-2": "Optuna, SQLite, 2 processes",
     "optuna-heartbeat": "Optuna, SQLite with heartbeat",
+    "outbid-default": "Outbid, its default tuner",
+    "outbid-tpe": "Outbid, TPE",
+    "optuna-journal-tpe": "Optuna, journal file, TPE",
 }
 SURVIVES = {
     "outbid": "yes",
@@ -58,7 +65,7 @@ SURVIVES = {
 }
 
 
-def outbid(workload: str) -> tuple[int, float]:
+def outbid(workload: str, kind: str) -> tuple[int, float]:
     """Measure Outbid: the server's trials or reports, and the seconds from submission to result."""
     os.environ.setdefault("OUTBID_DEVICES", f"cpu:{os.cpu_count()}")  # also if another server uses the cores
     began = time.perf_counter()
@@ -76,7 +83,7 @@ def outbid(workload: str) -> tuple[int, float]:
         began = time.perf_counter()
     function, trials = {"trials": (one, TRIALS), "reports": (many, REPORTERS), "cold": (one, 1)}[workload]
     sweep = ob.Sweep(
-        function, {"x": ob.uniform(-1, 1)}, metric="loss", mode="min", tuner=tuner(workload), trials=trials
+        function, {"x": ob.uniform(-1, 1)}, metric="loss", mode="min", tuner=tuner(workload, kind), trials=trials
     )
     result = sweep.run(display=False)
     took = time.perf_counter() - began
@@ -88,11 +95,13 @@ def outbid(workload: str) -> tuple[int, float]:
     return sum(trial.metric is not None for trial in result.trials), took
 
 
-def tuner(workload: str) -> Any:
+def tuner(workload: str, kind: str) -> Any:
     """Return the tuner: random like the rivals', or the default for a cold trial, like a new user's."""
     import outbid as ob
 
-    return None if workload == "cold" else ob.Random()
+    if kind == "tpe":
+        return ob.TPE()
+    return None if workload == "cold" or kind == "default" else ob.Random()
 
 
 def ray(workload: str, *, best: bool = True) -> tuple[int, float]:
@@ -150,15 +159,14 @@ def ray(workload: str, *, best: bool = True) -> tuple[int, float]:
     return count.taken, took
 
 
-def optuna(workload: str, kind: str, processes: int) -> tuple[int, float]:
+def optuna(workload: str, kind: str, processes: int, *, tpe: bool) -> tuple[int, float]:
     """Measure Optuna: the trials or intermediate values in its study."""
     began = time.perf_counter()
     import optuna as library
 
     library.logging.set_verbosity(library.logging.ERROR)
-    study = library.create_study(
-        study_name="study", storage=storage(kind), sampler=library.samplers.RandomSampler(seed=1)
-    )
+    sampler = library.samplers.TPESampler(seed=1) if tpe else library.samplers.RandomSampler(seed=1)
+    study = library.create_study(study_name="study", storage=storage(kind), sampler=sampler)
     if workload != "cold":
         began = time.perf_counter()
     if processes == 1:
@@ -220,12 +228,12 @@ def storage(kind: str) -> Any:
 
 def measure(system: str, workload: str) -> tuple[int, float]:
     """Measure one system in this process."""
-    if system == "outbid":
-        return outbid(workload)
+    if system.startswith("outbid"):
+        return outbid(workload, system.partition("-")[2])
     if system.startswith("ray"):
         return ray(workload, best=system == "ray")
-    _, kind, *several = system.split("-")
-    return optuna(workload, kind, int(several[0]) if several else 1)
+    _, kind, *more = system.split("-")
+    return optuna(workload, kind, 2 if more == ["2"] else 1, tpe=more == ["tpe"])
 
 
 def run(path: Path, systems: list[str], workloads: list[str], repeats: int) -> None:
@@ -237,6 +245,8 @@ def run(path: Path, systems: list[str], workloads: list[str], repeats: int) -> N
                 if importlib.util.find_spec(package) is None:
                     continue
                 if workload == "cold" and (system.endswith("-2") or system == "ray-defaults"):
+                    continue
+                if workload != "trials" and system in LEARNING:
                     continue
                 with tempfile.TemporaryDirectory(prefix="outbid-bench-") as place:
                     load = os.getloadavg()[0]

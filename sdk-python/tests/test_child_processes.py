@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ def cube(x): return x ** SIZE
 def other(x): return x + SIZE
 """
 SCRIPT = """
-import concurrent.futures, functools, multiprocessing, sys
+import concurrent.futures, functools, importlib.util, multiprocessing, sys
 import package.inner
 from helpers import cube
 from outbid._core import function_pickle
@@ -39,6 +40,8 @@ def logged(f):
 @logged
 def square(x): return x * x
 def value(item): return item.value
+def load(items, indices, filled):  # as a data loader does
+    for index in indices: filled.put(items[index])
 def plus(x): return x + OFFSET
 
 def train(trial):
@@ -53,6 +56,15 @@ def train(trial):
         found["item"] = [pool.map(Items().__getitem__, [5])[0].value]
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=how) as pool:
         found["executor"] = list(pool.map(square, [3]))
+    filled = how.Queue()
+    loader = how.Process(target=load, args=(Items(), [7], filled))
+    loader.start()
+    found["loader"] = [filled.get(timeout=60).value]
+    loader.join()
+    if importlib.util.find_spec("joblib"):
+        from joblib import Parallel, delayed
+        for backend in ("loky", "multiprocessing"):
+            found[backend] = Parallel(n_jobs=2, backend=backend)(delayed(plus)(i) for i in (1, 2))
     if trial.config.beside:
         from helpers import other  # not used by what travelled
         found["other"] = [other(1)]
@@ -75,7 +87,10 @@ FOUND = {
     "item": "[5]",
     "executor": "[9]",
     "read": "[0]",
+    "loader": "[7]",
 }
+if importlib.util.find_spec("joblib"):
+    FOUND |= {"loky": "[8, 9]", "multiprocessing": "[8, 9]"}
 
 
 LIBRARY = """
