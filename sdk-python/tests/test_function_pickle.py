@@ -231,7 +231,7 @@ def test_objects_that_claim_to_be_modules_are_left_alone(monkeypatch: pytest.Mon
 
     lib = Lib()
     assert isinstance(lib, types.ModuleType) and not hasattr(lib, "__dict__")
-    monkeypatch.setitem(sys.modules, "compiled.lib", lib)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "compiled.lib", lib)
     assert _pickle.load(_pickle.dump(lambda x: x + 1))(1) == 2
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import outbid as ob
+from outbid import errors, types
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ["ray", "torch", "matplotlib", "pandas", "IPython"]
@@ -58,7 +59,7 @@ def test_a_sweep_is_made_without_what_only_a_connection_needs() -> None:
 
 def test_no_name_needs_a_heavy_package() -> None:
     # SearchCV is a scikit-learn class, and loads scikit-learn's dependencies.
-    names = [name for name in ob.__all__ if name != "SearchCV"]
+    names = [name for name in (*ob.__all__, *errors.__all__, *types.__all__) if name != "SearchCV"]
     assert not modules_after(f"import outbid; [getattr(outbid, n) for n in {names}]") & {*HEAVY, "sklearn"}
 
 
@@ -81,7 +82,7 @@ def test_training_process_starts_light() -> None:
 
 def test_all_names_are_there_and_documented() -> None:
     assert sorted(ob.__all__) == dir(ob)
-    for name in ob.__all__:
+    for name in (*ob.__all__, *errors.__all__, *types.__all__):
         value = getattr(ob, name)
         if not name.startswith("__"):
             assert inspect.getdoc(value), f"{name} has no docstring"
@@ -95,7 +96,17 @@ def test_type_checkers_and_python_see_the_same_names() -> None:
     tree = ast.parse((ROOT / "src/outbid/__init__.py").read_text())
     guarded = next(n for n in tree.body if isinstance(n, ast.If))
     typed = {a.name for n in guarded.body if isinstance(n, ast.ImportFrom) for a in n.names}
-    assert typed | {"__version__"} == set(ob.__all__)
+    listed = {*ob.__all__, *errors.__all__, *types.__all__}
+    assert typed | {"__version__"} == listed == set(ob._HOME) | {"__version__", "callbacks", "loggers"}
+
+
+def test_few_names_are_listed() -> None:
+    """The names of the package are those that a script writes. Other classes are in outbid.errors and outbid.types."""
+    assert len(dir(ob)) <= 60
+    assert not set(types.__all__) & set(ob.__all__)
+    assert set(errors.__all__) & set(ob.__all__) == {"OutbidError", "StopTrial", "SweepFailedError"}
+    for module in (errors, types):
+        assert all(getattr(module, name) is getattr(ob, name) for name in module.__all__)
 
 
 def test_reference_names_everything() -> None:
@@ -103,7 +114,11 @@ def test_reference_names_everything() -> None:
     if not reference.exists():
         pytest.skip("no docs beside this package")
     text = reference.read_text()
-    missing = [name for name in ob.__all__ if not name.startswith("__") and name not in text]
+    missing = [
+        name
+        for name in (*ob.__all__, *errors.__all__, *types.__all__)
+        if not name.startswith("__") and name not in text
+    ]
     assert not missing, f"docs/reference/sdk.md does not mention {missing}"
 
 

@@ -12,9 +12,10 @@
     result = sweep.run()
     print(result.best.config)
 
-The public names are those of this package, `outbid.loggers` (TensorBoard, MLflow, W&B), `outbid.callbacks` (XGBoost,
-LightGBM, Keras, Lightning, Transformers), `outbid.optuna` (Optuna's objectives and studies), `outbid.plugin` (your own
-tuners and bidders) and `outbid.rpc` (the calls of the server's API). Names are imported on first use.
+The public names are those of this package, `outbid.errors` (what it raises), `outbid.types` (classes of results, for
+annotations), `outbid.loggers` (TensorBoard, MLflow, W&B), `outbid.callbacks` (XGBoost, LightGBM, Keras, Lightning,
+Transformers), `outbid.optuna` (Optuna's objectives and studies), `outbid.plugin` (your own tuners and bidders) and
+`outbid.rpc` (the calls of the server's API). Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -182,76 +183,33 @@ __all__ = [
     "NSGA2",
     "PBT",
     "TPE",
-    "AskedTrial",
     "Bayes",
     "Callback",
-    "Chart",
-    "Checkpoint",
-    "CheckpointError",
     "Checkpoints",
     "Client",
-    "Config",
-    "ConflictError",
-    "Device",
-    "Fairness",
-    "Fork",
-    "ForkPart",
-    "ForkRound",
     "FreezeThaw",
-    "FunctionError",
     "Grid",
     "Hyperband",
-    "Ingredient",
-    "InteractiveChart",
-    "InvalidError",
-    "Lease",
-    "LimitError",
     "Limits",
-    "LogLine",
     "Median",
-    "Merge",
-    "MissingExtraError",
     "Model",
-    "NoResultError",
-    "NotFoundError",
-    "Note",
     "OutbidError",
-    "Parameter",
     "PerformanceCurve",
-    "Place",
-    "Plots",
     "Plugin",
-    "Preview",
     "Program",
     "Random",
-    "Report",
     "Resources",
     "Result",
-    "Rung",
     "SearchCV",
     "Secret",
-    "SecretInfo",
-    "Secrets",
-    "ServerError",
     "Sobol",
-    "SoupInfo",
     "StopTrial",
     "SuccessiveHalving",
     "Sweep",
     "SweepFailedError",
     "SweepHandle",
-    "SweepInfo",
-    "Tenant",
-    "TenantLimit",
-    "TrainedAgain",
     "Trial",
-    "TrialError",
     "TrialResult",
-    "Tuner",
-    "UnauthenticatedError",
-    "UnavailableError",
-    "UntrustedError",
-    "Update",
     "Utility",
     "__version__",
     "attach",
@@ -275,6 +233,53 @@ __all__ = [
     "when",
 ]
 
+if TYPE_CHECKING:  # the names of outbid.errors and outbid.types, which `__getattr__` also finds but `dir` does not list
+    __all__ += [
+        "AskedTrial",
+        "Chart",
+        "Checkpoint",
+        "CheckpointError",
+        "Config",
+        "ConflictError",
+        "Device",
+        "Fairness",
+        "Fork",
+        "ForkPart",
+        "ForkRound",
+        "FunctionError",
+        "Ingredient",
+        "InteractiveChart",
+        "InvalidError",
+        "Lease",
+        "LimitError",
+        "LogLine",
+        "Merge",
+        "MissingExtraError",
+        "NoResultError",
+        "NotFoundError",
+        "Note",
+        "Parameter",
+        "Place",
+        "Plots",
+        "Preview",
+        "Report",
+        "Rung",
+        "SecretInfo",
+        "Secrets",
+        "ServerError",
+        "SoupInfo",
+        "SweepInfo",
+        "Tenant",
+        "TenantLimit",
+        "TrainedAgain",
+        "TrialError",
+        "Tuner",
+        "UnauthenticatedError",
+        "UnavailableError",
+        "UntrustedError",
+        "Update",
+    ]
+
 
 if not TYPE_CHECKING:  # type checkers must report missing names
 
@@ -285,7 +290,7 @@ if not TYPE_CHECKING:  # type checkers must report missing names
         if home is None:
             from outbid._core.name_hints import name_hint
 
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{name_hint(name, __all__)}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{name_hint(name, _HOME)}")
         value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
         globals()[name] = value
         return value

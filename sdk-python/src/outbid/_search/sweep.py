@@ -112,15 +112,23 @@ class Sweep:
         tuner: the algorithm that proposes configurations and decides how long each is trained. The default is
             `Bayes()`. With several objectives it is `TPE()` for 11 to 1,000 trials if the server is on this machine and
             Optuna is installed (`outbid[optuna]`); otherwise, and with more than 64 parameters, it is `Random()`.
+        trials, concurrency, steps, wall_time, target: limits, see `Limits`. Alternatively give `limits`.
+        resources: what one trial needs. The default is one device of any type.
         points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one per row.
             Parameters that a point leaves out are sampled. Points count as trials.
         warm_start: earlier sweeps with the same metric (a result, a handle, an id, or a list of these), or an Optuna
             study. The three best configurations of each that fit into this space are tried first, after `points`. A
             sampler that learns also learns from all of their trials.
-        resources: what one trial needs. The default is one device of any type.
-        trials, concurrency, steps, wall_time, target: limits, see `Limits`. Alternatively give `limits`.
+        stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
+            metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
+            conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
         name: lower-case letters, digits and dashes. The default is made from the function's name.
         program: instead of `train`, a `Program`, a list (a command) or a str (a shell command line).
+        loggers: loggers from `outbid.loggers`, which log the sweep while `run` waits for it.
+        fail_fast: whether `run` stops the sweep and raises SweepFailedError with the traceback as soon as a trial has
+            failed and cannot be restarted. By default the other trials continue.
+
+    Arguments that few sweeps need:
         constraints: conditions that every configuration meets, such as "lr * batch < 10".
         checkpoints: which checkpoints are kept, and how often running trials save.
         max_restarts: how often a trial whose process failed is restarted from its last checkpoint. The default is 3.
@@ -132,12 +140,6 @@ class Sweep:
             machine, otherwise a scratch directory.
         fresh_process: whether each trial gets a new Python process. By default a process runs one trial after another,
             and changes that a trial makes to modules (globals, caches, registered hooks) remain for the next trial.
-        fail_fast: whether `run` stops the sweep and raises SweepFailedError with the traceback as soon as a trial has
-            failed and cannot be restarted. By default the other trials continue.
-        stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
-            metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
-            conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
-        loggers: loggers from `outbid.loggers`, which log the sweep while `run` waits for it.
         tenant, labels: the owner of the sweep, and free labels that listings show.
         weight: the sweep's share of the cluster relative to other sweeps. The default is 1.
         deadline: when the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its
