@@ -12,6 +12,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+METRIC_MISSING = "metric: is missing; name the reported value that is optimised, such as accuracy"
+"""What the server answers to a sweep without a metric."""
+
 _TRIALS = ("n_trials", "num_samples", "max_trials", "max_evals", "run_cap", "n_iter", "num_trials")
 _TOGETHER = ("max_concurrent_trials", "max_concurrent", "n_jobs", "parallel", "num_workers")
 _TIME = ("time_budget_s", "timeout", "time_limit", "max_time")
@@ -46,7 +49,7 @@ _NAMES = {
     "suggest_categorical": "ob.choice, in the space",
     "report": "trial.report(loss=...), in the training function",
     "log": "trial.report(loss=...), in the training function",
-    "create_study": "ob.Sweep(...), or outbid.optuna for studies",
+    "create_study": "ob.Sweep(...), or outbid.integrations.optuna.optimize for studies",
     "init": "ob.connect(...), or nothing: a sweep starts its own server",
     "grid_search": "ob.choice, with tuner=ob.Grid()",
     "tune": "import outbid.tune, which stands in for ray.tune",
@@ -105,10 +108,10 @@ def hinted_class(kind: type[T]) -> type[T]:
     return kind
 
 
-def mode_hint(mode: Any) -> str:
-    """Return a hint for another word for a mode, such as "minimize"."""
-    word = mode.lower() if isinstance(mode, str) else ""
-    return next((f": write mode={m!r}" for m in ("min", "max") if word.startswith(m)), "")
+def mode_meant(word: Any) -> str:
+    """Return the mode that another word, such as "minimize", probably means, or both modes."""
+    lower = word.lower() if isinstance(word, str) else ""
+    return next((mode for mode in ("max", "min") if lower == mode or lower.startswith(mode + "i")), "max or min")
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:
@@ -122,7 +125,7 @@ def name_hint(name: str, known: Iterable[str]) -> str:
 def trial_hint(name: str, config: Mapping[str, Any]) -> str:
     """Return a hint for an attribute that a trial does not have, or ""."""
     if name.startswith("suggest_") or name in ("should_prune", "set_user_attr"):
-        return "; outbid.optuna.optimize(objective, n_trials=100) runs an Optuna objective"
+        return "; outbid.integrations.optuna.optimize.optimize(objective, n_trials=100) runs an Optuna objective"
     if name in config or name in ("get", "items", "keys", "values", "copy", "pop", "update"):
         return f"; the function is called with a trial: its configuration is trial.config, so write trial.config.{name}"
     if name in ("params", "parameters", "hyperparameters", "hparams"):

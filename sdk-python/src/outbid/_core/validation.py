@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+
+def quoted(value: Any) -> str:
+    """Return a value for a message, text in double quotes like in the server's messages."""
+    return json.dumps(value, ensure_ascii=False)[:82] if isinstance(value, str) else f"{value!r:.80}"
 
 
 def text(name: str, value: Any, such: str = "text") -> str:

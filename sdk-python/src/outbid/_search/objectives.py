@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from outbid._core.validation import quoted
+from outbid._core.name_hints import METRIC_MISSING, mode_meant
 from outbid._core.limits import check_name
-from outbid._core.name_hints import mode_hint
 from outbid._results.model import TrialResult
 from outbid.v1 import sweep_pb2 as pb
 
@@ -19,11 +20,13 @@ def fill_objectives(spec: pb.SweepSpec, metric: str | Sequence[str], mode: str |
     if len(modes) != len(metrics):
         raise ValueError(f"Sweep: give a mode for each metric: {len(metrics)} metrics, {len(modes)} modes")
     for name, way in zip(metrics, modes, strict=True):
-        if not isinstance(name, str) or not name:
+        if name == "":
+            raise ValueError(f"Sweep: {METRIC_MISSING}")
+        if not isinstance(name, str):
             raise TypeError(f"Sweep: metric must be the name of a reported metric, got {name!r}")
         check_name("Sweep", "metric", name)
         if way not in ("max", "min"):
-            raise ValueError(f"Sweep: mode must be 'max' or 'min', got {way!r}{mode_hint(way)}")
+            raise ValueError(f"Sweep: mode: {quoted(way)} is unknown; use {mode_meant(way)}")
     if len(set(metrics)) < len(metrics):
         raise ValueError(f"Sweep: metric must not have duplicates, got {metrics!r}")
     spec.metric, spec.mode = metrics[0], modes[0]

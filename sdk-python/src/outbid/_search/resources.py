@@ -16,7 +16,7 @@ from outbid.v1 import sweep_pb2 as pb
 Duration: TypeAlias = "str | float | datetime.timedelta"
 """A time span: seconds, a timedelta, or text such as "90s", "10m" or "1h30m"."""
 
-_DURATION = re.compile(r"(\d+(\.\d*)?(h|ms|m|s))+")
+_DURATION = re.compile(r"(\d+(\.\d*)?(d|h|ms|m|s))+")
 
 
 @hinted_class
@@ -62,7 +62,9 @@ class Resources:
         if not 1 <= low <= high:
             raise ValueError(f"Resources: devices must be 1 <= min <= max, got {self.devices!r}")
         if not (math.isfinite(validation.number("Resources: cpus", self.cpus)) and self.cpus >= 0):
-            raise ValueError(f"Resources: cpus must not be negative, got {self.cpus!r}")
+            raise ValueError(
+                f"Resources: cpus: must be a number of CPU cores, or 0 for no requirement, got {self.cpus!r}"
+            )
         if self.processes not in ("one", "per_device"):
             raise ValueError(f'Resources: processes must be "one" or "per_device", got {self.processes!r}')
         return pb.Resources(
@@ -253,7 +255,10 @@ def duration(name: str, value: Duration) -> str:
     """Return a duration as the API's text, such as "90s"."""
     if isinstance(value, str):
         if not _DURATION.fullmatch(value):
-            raise ValueError(f'{name}: expected a duration such as "90s", "10m" or "1h30m", got {value!r}')
+            raise ValueError(
+                f"{name}: {_given.quoted(value)} is not a duration above 0; write a number and a unit, such as 90s, "
+                "10m, 36h or 2d"
+            )
         return value
     seconds = value.total_seconds() if isinstance(value, datetime.timedelta) else float(value)
     if not (math.isfinite(seconds) and seconds > 0):

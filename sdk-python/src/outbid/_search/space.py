@@ -24,7 +24,8 @@ from typing import Any, SupportsFloat, SupportsIndex, TypeAlias
 
 from google.protobuf import struct_pb2
 
-from outbid._training.config import Config
+from outbid._training.trial.trial.config import Config
+from outbid._core.validation import quoted
 from outbid.v1 import sweep_pb2 as pb
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -224,7 +225,7 @@ def choice(values: Sequence[Any]) -> ChoiceParameter:
         raise TypeError(f"choice: values must be a list, got {values!r}")
     items = tuple(values)
     if not items:
-        raise ValueError("choice: values must not be empty")
+        raise ValueError("choice: values: is empty; list at least one value")
     for item in items:
         if isinstance(item, Parameter):
             raise TypeError("choice: a parameter cannot be a choice; give it a condition with ob.when(...)")
@@ -283,8 +284,8 @@ def fill_space(target: Any, space: Space, prefix: str = "") -> None:
         path = f"{prefix}.{name}" if prefix else str(name)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
-                f"space: {path!r} is not a parameter name: use letters, digits, '_' and '-', "
-                "and nested dicts for groups"
+                f"space: {quoted(path)} cannot name a parameter; "
+                "use letters, digits and _, and start with a letter or _"
             )
         target[name].CopyFrom(as_parameter(spec, path).to_proto(path))
 
@@ -335,9 +336,9 @@ def _float(
 ) -> FloatParameter:
     lo, hi, q = _real(name, "low", low), _real(name, "high", high), _real(name, "q", quantum)
     if not lo < hi:
-        raise ValueError(f"{name}: low must be below high, got low={low!r}, high={high!r}")
+        raise ValueError(f"{name}: high: {high!r} is not above low ({low!r}); for one fixed value use constant")
     if log and lo <= 0:
-        raise ValueError(f"{name}: low must be above 0, got {low!r}")
+        raise ValueError(f"{name}: low: must be above 0 for a log range, got {low!r}")
     if q < 0 or (name.startswith("q") and q == 0):
         raise ValueError(f"{name}: q must be above 0, got {quantum!r}")
     if q > hi - lo:
@@ -355,10 +356,12 @@ def _int(
     upper: str = "high",
 ) -> IntParameter:
     lo, hi, q = _whole(name, "low", low), _whole(name, "high", high), _whole(name, "step", quantum)
+    if lo > hi and upper == "high":
+        raise ValueError(f"{name}: high: {hi} is not above low ({lo}); for one fixed value use constant")
     if lo > hi:
         raise ValueError(f"{name}: low must not be above {upper}, got low={lo}, {upper}={hi}")
     if log and lo <= 0:
-        raise ValueError(f"{name}: low must be above 0, got {lo}")
+        raise ValueError(f"{name}: low: must be above 0 for a log range, got {lo}")
     if q < 1:
         raise ValueError(f"{name}: step must be at least 1, got {q}")
     if not (-_INT64 <= lo and hi < _INT64):

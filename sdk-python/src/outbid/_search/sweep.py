@@ -24,7 +24,7 @@ from outbid._core.errors import as_text
 from outbid._core.limits import check_labels
 from outbid._core.name_hints import hinted
 from outbid._core.user_warning import warn_user
-from outbid._display import html_table
+from outbid._display.display import html_table
 from outbid._display.layout import config_texts
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
@@ -48,11 +48,11 @@ from outbid._search.space import Space, fill_space, to_value
 from outbid._search.stopping import Stop, Stopping, stopping
 from outbid._search.tuners import Random, Tuner
 from outbid._search.warm_start import WarmStart, check_earlier, fill_points, start_warm
-from outbid._training.loop_check import endless_steps
+from outbid._training.trial.loop_check import endless_steps
 from outbid.v1 import sweep_pb2 as pb
 
 if TYPE_CHECKING:
-    from outbid._training.trial import Trial
+    from outbid._training.trial.trial import Trial
 
 T = TypeVar("T")
 
@@ -229,8 +229,8 @@ class Sweep:
         if checkpoints is not None:
             spec.checkpoints.CopyFrom(_checked("checkpoints", checkpoints, Checkpoints).to_proto())
         if max_restarts is not None:
-            if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or max_restarts < 0:
-                raise ValueError(f"max_restarts must be a whole number from 0, got {max_restarts!r}")
+            if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or not 0 <= max_restarts <= 1000:
+                raise ValueError(f"max_restarts: must be from 0 to 1000, got {max_restarts!r}")
             spec.max_restarts = max_restarts
         if not (math.isfinite(validation.number("Sweep: weight", weight)) and weight > 0):
             raise ValueError(f"weight must be a number above 0, got {weight!r}")
@@ -487,8 +487,8 @@ def _checked(name: str, value: Any, kind: type[T]) -> T:
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(validation.text("Sweep: name", name)) or len(name) > _NAME_LENGTH:
         raise ValueError(
-            f"Sweep: name must be lower-case letters, digits and dashes, {_NAME_LENGTH} at most, the first a letter, "
-            f"got {name!r:.80}"
+            f"Sweep: name: {_given.quoted(name)} is not a valid name; use lower-case letters, digits and dashes, start "
+            f"with a letter, end without a dash, {_NAME_LENGTH} at most"
         )
     return name
 
@@ -507,7 +507,7 @@ def _deadline(value: Duration | datetime.datetime) -> str:
         if value.tzinfo is None:
             raise ValueError(f"deadline: {value!r} has no time zone; give it one, such as datetime.timezone.utc")
         return value.isoformat()
-    if isinstance(value, str) and "T" in value:
+    if isinstance(value, str):
         return value  # the server parses it
     return duration("deadline", value)
 
