@@ -222,6 +222,19 @@ def test_modules_that_load_when_they_are_used_travel(tmp_path: Path, monkeypatch
         train("missing")
 
 
+def test_packages_that_pip_installed_into_a_folder_are_imported(tmp_path: Path) -> None:
+    for package in ("installed", "own"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("import threading\nLOCK = threading.Lock()\nVALUE = 3\n")
+    (tmp_path / "own" / "__init__.py").write_text("VALUE = 4\n")
+    (tmp_path / "installed-1.0.dist-info").mkdir()
+    (tmp_path / "installed-1.0.dist-info" / "RECORD").write_text("installed/__init__.py,sha256=x,9\n")
+    script = "import installed, own\ndef train(x):\n    return installed.VALUE + own.VALUE\n"
+    blob = run_script(tmp_path, script + DUMP)
+    with pytest.raises(ob.FunctionError, match="needs the module 'installed'"):
+        _pickle.load(blob)
+
+
 def test_objects_that_claim_to_be_modules_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The libraries of cffi register such objects, without a `__dict__`, in sys.modules."""
 

@@ -236,9 +236,20 @@ def _own_modules() -> list[ModuleType]:
         path = Path(file).resolve()
         if "site-packages" in path.parts or "dist-packages" in path.parts:
             continue
-        if not any(path.is_relative_to(place) for place in installed) and _under_user(path):
+        if any(path.is_relative_to(place) for place in installed) or not _under_user(path):
+            continue
+        if not any(path in _recorded(place) for place in path.parents):
             own.append(module)
     return own
+
+
+@functools.lru_cache(maxsize=64)
+def _recorded(place: Path) -> frozenset[Path]:
+    """Return the files that pip has installed in a folder, such as with --target."""
+    lines = (
+        line for record in place.glob("*.dist-info/RECORD") for line in record.read_text(errors="replace").splitlines()
+    )
+    return frozenset(place / line.split(",", 1)[0] for line in lines)
 
 
 def _under_user(path: Path) -> bool:
