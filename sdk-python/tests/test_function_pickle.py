@@ -232,7 +232,7 @@ def test_packages_that_pip_installed_into_a_folder_are_imported(tmp_path: Path) 
     script = "import installed, own\ndef train(x):\n    return installed.VALUE + own.VALUE\n"
     blob = run_script(tmp_path, script + DUMP)
     with pytest.raises(ob.FunctionError, match="needs the module 'installed'"):
-        _pickle.load(blob)
+        function_pickle.load(blob)
 
 
 def test_objects_that_claim_to_be_modules_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_objects_that_claim_to_be_modules_are_left_alone(monkeypatch: pytest.Mon
     lib = Lib()
     assert isinstance(lib, types.ModuleType) and not hasattr(lib, "__dict__")
     monkeypatch.setitem(sys.modules, "compiled.lib", lib)
-    assert _pickle.load(_pickle.dump(lambda x: x + 1))(1) == 2
+    assert function_pickle.load(function_pickle.dump(lambda x: x + 1))(1) == 2
 
 
 def test_a_module_of_the_scripts_with_a_class_of_its_own_travels_by_value(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import outbid as ob
 from outbid._core import name_hints
-from outbid._training.trial.trial import Trial
+from outbid._training.trial import Trial
 from outbid.v1 import session_pb2
 
 loose: Any = ob  # with names and arguments that mypy does not know
@@ -79,8 +79,8 @@ def trial() -> Trial:
         (lambda config: config.get("lr", 0.1), "write trial.config.get"),
         (lambda config: config.items(), "write trial.config.items"),
         (lambda trial: trial.params["lr"], "write trial.config"),
-        (lambda trial: trial.suggest_float("lr", 0, 1), "outbid.integrations.optuna.optimize.optimize"),
-        (lambda trial: trial.should_prune(), "outbid.integrations.optuna.optimize.optimize"),
+        (lambda trial: trial.suggest_float("lr", 0, 1), "outbid.optuna.optimize"),
+        (lambda trial: trial.should_prune(), "outbid.optuna.optimize"),
         (lambda wandb: wandb.log({"loss": 1}), "write trial.report(loss=...)"),
         (lambda trial: trial.nothing, "'Trial' object has no attribute 'nothing'"),
     ],

@@ -49,7 +49,7 @@ _NAMES = {
     "suggest_categorical": "ob.choice, in the space",
     "report": "trial.report(loss=...), in the training function",
     "log": "trial.report(loss=...), in the training function",
-    "create_study": "ob.Sweep(...), or outbid.integrations.optuna.optimize for studies",
+    "create_study": "ob.Sweep(...), or outbid.optuna for studies",
     "init": "ob.connect(...), or nothing: a sweep starts its own server",
     "grid_search": "ob.choice, with tuner=ob.Grid()",
     "tune": "import outbid.tune, which stands in for ray.tune",
@@ -125,7 +125,7 @@ def name_hint(name: str, known: Iterable[str]) -> str:
 def trial_hint(name: str, config: Mapping[str, Any]) -> str:
     """Return a hint for an attribute that a trial does not have, or ""."""
     if name.startswith("suggest_") or name in ("should_prune", "set_user_attr"):
-        return "; outbid.integrations.optuna.optimize.optimize(objective, n_trials=100) runs an Optuna objective"
+        return "; outbid.optuna.optimize(objective, n_trials=100) runs an Optuna objective"
     if name in config or name in ("get", "items", "keys", "values", "copy", "pop", "update"):
         return f"; the function is called with a trial: its configuration is trial.config, so write trial.config.{name}"
     if name in ("params", "parameters", "hyperparameters", "hparams"):

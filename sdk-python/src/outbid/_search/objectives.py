@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from outbid._core.validation import quoted
-from outbid._core.name_hints import METRIC_MISSING, mode_meant
 from outbid._core.limits import check_name
+from outbid._core.name_hints import METRIC_MISSING, mode_meant
+from outbid._core.validation import quoted
 from outbid._results.model import TrialResult
 from outbid.v1 import sweep_pb2 as pb
 

@@ -256,8 +256,8 @@ def duration(name: str, value: Duration) -> str:
     if isinstance(value, str):
         if not _DURATION.fullmatch(value):
             raise ValueError(
-                f"{name}: {_given.quoted(value)} is not a duration above 0; write a number and a unit, such as 90s, "
-                "10m, 36h or 2d"
+                f"{name}: {validation.quoted(value)} is not a duration above 0; write a number and a unit, such as "
+                "90s, 10m, 36h or 2d"
             )
         return value
     seconds = value.total_seconds() if isinstance(value, datetime.timedelta) else float(value)

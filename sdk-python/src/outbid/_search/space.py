@@ -24,8 +24,8 @@ from typing import Any, SupportsFloat, SupportsIndex, TypeAlias
 
 from google.protobuf import struct_pb2
 
-from outbid._training.trial.trial.config import Config
 from outbid._core.validation import quoted
+from outbid._training.config import Config
 from outbid.v1 import sweep_pb2 as pb
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

@@ -24,7 +24,7 @@ from outbid._core.errors import as_text
 from outbid._core.limits import check_labels
 from outbid._core.name_hints import hinted
 from outbid._core.user_warning import warn_user
-from outbid._display.display import html_table
+from outbid._display import html_table
 from outbid._display.layout import config_texts
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
@@ -48,11 +48,11 @@ from outbid._search.space import Space, fill_space, to_value
 from outbid._search.stopping import Stop, Stopping, stopping
 from outbid._search.tuners import Random, Tuner
 from outbid._search.warm_start import WarmStart, check_earlier, fill_points, start_warm
-from outbid._training.trial.loop_check import endless_steps
+from outbid._training.loop_check import endless_steps
 from outbid.v1 import sweep_pb2 as pb
 
 if TYPE_CHECKING:
-    from outbid._training.trial.trial import Trial
+    from outbid._training.trial import Trial
 
 T = TypeVar("T")
 
@@ -487,8 +487,8 @@ def _checked(name: str, value: Any, kind: type[T]) -> T:
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(validation.text("Sweep: name", name)) or len(name) > _NAME_LENGTH:
         raise ValueError(
-            f"Sweep: name: {_given.quoted(name)} is not a valid name; use lower-case letters, digits and dashes, start "
-            f"with a letter, end without a dash, {_NAME_LENGTH} at most"
+            f"Sweep: name: {validation.quoted(name)} is not a valid name; use lower-case letters, digits and dashes, "
+            f"start with a letter, end without a dash, {_NAME_LENGTH} at most"
         )
     return name
 

@@ -137,7 +137,7 @@ class Outside:
         elif isinstance(value, type):
             if _travelled(value) and not isinstance(value, enum.EnumMeta):
                 self._walk_attributes(value, name, depth)
-        elif issubclass(type(value), ModuleType):  # objects of cffi claim to be modules
+        elif isinstance(value, ModuleType) and issubclass(type(value), ModuleType):  # cffi's claim to be modules
             if sys.modules.get(value.__name__) is not value or main_module.travelled(value.__name__):
                 self._walk_attributes(value, name, depth)
         elif _travelled(type(value)) and not isinstance(value, enum.Enum):

@@ -1,4 +1,4 @@
-"""The timeout of `outbid.integrations.optuna.optimize.optimize`, which counts from the start of the first trial."""
+"""The timeout of `outbid.optuna.optimize`, which counts from the start of the first trial."""
 
 from __future__ import annotations
 
