@@ -1358,10 +1358,10 @@ func (*Tuner_FreezeThaw) isTuner_Kind() {}
 
 func (*Tuner_Bayes) isTuner_Kind() {}
 
-// RandomSearch draws independent configurations.
+// Independent random configurations.
 type RandomSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps to train a trial; 0 lets the training code end by itself.
+	// Steps to train a trial.
 	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1404,12 +1404,12 @@ func (x *RandomSearch) GetMaxSteps() int64 {
 	return 0
 }
 
-// GridSearch tries every combination.
+// Every combination of values.
 type GridSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps to train a trial; 0 lets the training code end by itself.
+	// Steps to train a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Points on a float or unquantised int range; 5 if 0.
+	// Number of values of a float range or a wide int range.
 	Points        int32 `protobuf:"varint,2,opt,name=points,proto3" json:"points,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1459,10 +1459,10 @@ func (x *GridSearch) GetPoints() int32 {
 	return 0
 }
 
-// SobolSearch draws a scrambled low-discrepancy sequence.
+// A scrambled low-discrepancy sequence, which fills the space more evenly than random draws.
 type SobolSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps to train a trial; 0 lets the training code end by itself.
+	// Steps to train a trial.
 	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1505,11 +1505,14 @@ func (x *SobolSearch) GetMaxSteps() int64 {
 	return 0
 }
 
-// BayesianSearch chooses each configuration by its expected improvement according to a Gaussian process over the
-// earlier trials.
+// Bayesian optimisation (Jones et al. 1998) with a Gaussian process, computed by the server without Optuna.
+//
+// Each configuration is the one with the highest expected improvement. The first is the middle of the space, the next
+// few fill it evenly, and every sixth explores. A running trial counts with the value that the model predicts for it, a
+// failed one with the worst value. Conditions and constraints are met.
 type BayesianSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps to train a trial; 0 lets the training code end by itself.
+	// Steps to train a trial.
 	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1552,18 +1555,21 @@ func (x *BayesianSearch) GetMaxSteps() int64 {
 	return 0
 }
 
-// SuccessiveHalving (Jamieson and Talwalkar 2016): n trials; the best 1/eta of each rung continue.
+// Successive halving (Jamieson and Talwalkar 2016).
+//
+// The trials are trained for `min_steps`. The best 1/`eta` of each rung continue for `eta` times as many steps, up to
+// `max_steps`.
 type SuccessiveHalving struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps of the last rung.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Trials in the first rung; 0 means eta^(rungs-1).
+	// Trials in the first rung.
 	Trials int32 `protobuf:"varint,2,opt,name=trials,proto3" json:"trials,omitempty"`
-	// Reduction factor; 3 if 0.
+	// Reduction factor.
 	Eta int32 `protobuf:"varint,3,opt,name=eta,proto3" json:"eta,omitempty"`
-	// Steps of the first rung; 1 if 0.
+	// Steps of the first rung.
 	MinSteps int64 `protobuf:"varint,4,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
-	// "random" (default) or "sobol".
+	// How configurations are drawn.
 	Sampler string `protobuf:"bytes,5,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	// Trials that continue to the next rung may use eta times as many devices there, so that fewer trials use the same
 	// number of devices together.
@@ -1644,18 +1650,18 @@ func (x *SuccessiveHalving) GetGrow() bool {
 	return false
 }
 
-// Hyperband (Li et al. 2018): brackets of successive halving from many short to few long trials.
+// Hyperband (Li et al. 2018): brackets of successive halving, from many short to few long trials.
 type Hyperband struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// R: the maximum number of steps of a trial.
+	// Maximum number of steps of a trial, R in the paper.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Reduction factor; 3 if 0.
+	// Reduction factor.
 	Eta int32 `protobuf:"varint,2,opt,name=eta,proto3" json:"eta,omitempty"`
-	// Number of steps in one unit of R; 1 if 0.
+	// Number of steps in one unit of R, and therefore the shortest rung.
 	MinSteps int64 `protobuf:"varint,3,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
-	// How often the whole set of brackets is run; 1 if 0.
+	// How often the whole set of brackets is run.
 	Iterations int32 `protobuf:"varint,4,opt,name=iterations,proto3" json:"iterations,omitempty"`
-	// "random" (default) or "sobol".
+	// How configurations are drawn.
 	Sampler       string `protobuf:"bytes,5,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1726,20 +1732,21 @@ func (x *Hyperband) GetSampler() string {
 	return ""
 }
 
-// Asha (Li et al. 2020): asynchronous successive halving.
+// Asynchronous successive halving (Li et al. 2020).
 type Asha struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps of the last rung.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Reduction factor; 3 if 0.
+	// Reduction factor.
 	Eta int32 `protobuf:"varint,2,opt,name=eta,proto3" json:"eta,omitempty"`
-	// Steps of the first rung; 1 if 0.
+	// Steps of the first rung.
 	MinSteps int64 `protobuf:"varint,3,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
-	// "promote" (default: pause at a rung, resume from the checkpoint when promoted) or "stop".
+	// "promote" pauses a trial at each rung and resumes it from its checkpoint when it is promoted; "stop" only stops
+	// trials, so that they need no checkpoints.
 	Form string `protobuf:"bytes,4,opt,name=form,proto3" json:"form,omitempty"`
-	// Brackets (s = 0 .. brackets-1 shift the first rung); 1 if 0.
+	// Number of brackets; each one's first rung is one later than that of the bracket before.
 	Brackets int32 `protobuf:"varint,5,opt,name=brackets,proto3" json:"brackets,omitempty"`
-	// "random" (default) or "sobol".
+	// How configurations are drawn.
 	Sampler       string `protobuf:"bytes,6,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1817,16 +1824,16 @@ func (x *Asha) GetSampler() string {
 	return ""
 }
 
-// MedianStopping (Golovin et al. 2017): stops a trial whose best value is worse than the median of running means.
+// Median stopping (Golovin et al. 2017): stops a trial whose best value is worse than the median of running means.
 type MedianStopping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps to train a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// No trial is stopped before this step; 1 if 0.
+	// No trial is stopped before this step.
 	GraceSteps int64 `protobuf:"varint,2,opt,name=grace_steps,json=graceSteps,proto3" json:"grace_steps,omitempty"`
-	// No trial is stopped before this many others have reached the step; 3 if 0.
+	// No trial is stopped before this many others have reached the step.
 	MinTrials int32 `protobuf:"varint,3,opt,name=min_trials,json=minTrials,proto3" json:"min_trials,omitempty"`
-	// "random" (default) or "sobol".
+	// How configurations are drawn.
 	Sampler       string `protobuf:"bytes,4,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1890,20 +1897,29 @@ func (x *MedianStopping) GetSampler() string {
 	return ""
 }
 
-// Pbt is population based training (Jaderberg et al. 2017).
+// Population based training (Jaderberg et al. 2017).
+//
+// Every `interval` steps the worst `quantile` of the `population` copy checkpoint and configuration from the best
+// `quantile`. Each copied parameter is drawn again with probability `resample`, and otherwise multiplied by one of
+// `factors`.
+//
+// Members advance together. With fewer devices than members they take turns: a member that has done its `interval`
+// steps saves, frees its device for members that are behind, and resumes from its checkpoint when all have come as far.
+// Therefore the training code must save and load all of its state, and `interval` should be long compared with a start.
+// With a device for each member, a member keeps its device unless others are more than an interval behind.
 type Pbt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps to train a member.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Members of the population; 10 if 0.
+	// Members of the population.
 	Population int32 `protobuf:"varint,2,opt,name=population,proto3" json:"population,omitempty"`
-	// Steps between two chances to exploit.
+	// Steps between two chances to copy another member.
 	Interval int64 `protobuf:"varint,3,opt,name=interval,proto3" json:"interval,omitempty"`
-	// The fraction of the worst members that copy from the same fraction of the best; 0.2 if 0.
+	// Fraction of the worst members that copy from the same fraction of the best.
 	Quantile float64 `protobuf:"fixed64,4,opt,name=quantile,proto3" json:"quantile,omitempty"`
-	// Probability to draw a parameter again instead of perturbing it; 0.25 if absent.
+	// Probability to draw a parameter again instead of perturbing it.
 	Resample *float64 `protobuf:"fixed64,5,opt,name=resample,proto3,oneof" json:"resample,omitempty"`
-	// Factors for perturbing a number; 0.8 and 1.2 if empty.
+	// Factors for perturbing a number.
 	Factors       []float64 `protobuf:"fixed64,6,rep,packed,name=factors,proto3" json:"factors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1981,25 +1997,27 @@ func (x *Pbt) GetFactors() []float64 {
 	return nil
 }
 
-// PerformanceCurve forecasts trials' final values from their learning curves, and stops those with a low chance. While
-// its forecasts are not calibrated, it uses a rank rule.
+// Stops trials whose learning curves forecast little chance of becoming the best.
+//
+// Every `interval` steps a trial is classified as promising, opportunistic or poor. The class depends on its chance to
+// beat the sweep's target or, without a target, the best known or forecast value. A trial is poor if that chance is
+// below `poor` and a new trial would have a better chance for the same steps. While forecasts are not calibrated, a rank
+// rule stops the worst 1/`eta` at rungs `grace_steps` * `eta`^k.
 type PerformanceCurve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Maximum number of steps of a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Steps between two checks of a trial; max_steps / 20, but at least 1, if 0.
+	// Steps between two checks of a trial.
 	Interval int64 `protobuf:"varint,2,opt,name=interval,proto3" json:"interval,omitempty"`
-	// No trial is stopped before this step; two intervals if 0.
+	// No trial is stopped before this step.
 	GraceSteps int64 `protobuf:"varint,3,opt,name=grace_steps,json=graceSteps,proto3" json:"grace_steps,omitempty"`
-	// A trial is stopped if its chance to beat limits.target, or else the best known or forecast value, is below this,
-	// and also lower, relative to its remaining steps, than that of a new trial; 0.05 if 0.
+	// A trial whose chance is below this is poor.
 	Poor float64 `protobuf:"fixed64,4,opt,name=poor,proto3" json:"poor,omitempty"`
-	// Fraction of trials that are trained to the end although they should be stopped, to check forecasts on such trials
-	// too; 0.1 if absent.
+	// Fraction of the trials that should be stopped that is trained further, to check forecasts on such trials too.
 	Keep *float64 `protobuf:"fixed64,5,opt,name=keep,proto3,oneof" json:"keep,omitempty"`
-	// Reduction factor of the rank rule, which stops the worst 1/eta at rungs grace_steps * eta^k; 3 if 0.
+	// Reduction factor of the rank rule.
 	Eta int32 `protobuf:"varint,6,opt,name=eta,proto3" json:"eta,omitempty"`
-	// "random" (default) or "sobol".
+	// How configurations are drawn.
 	Sampler       string `protobuf:"bytes,7,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2084,19 +2102,21 @@ func (x *PerformanceCurve) GetSampler() string {
 	return ""
 }
 
-// FreezeThaw trains many trials in small steps. At each look it forecasts all of them, and new trials, by their rank
-// among the others and the results of the sweep's finished trials. It trains those whose steps are most valuable; the
-// others wait at their checkpoints.
+// Trains many trials a little at a time, and continues those whose next steps are worth most.
+//
+// Trials are evaluated after `min_steps` and then at 1.4 times the steps of the evaluation before. Each evaluation
+// forecasts every trial that waits at a checkpoint, and candidates that have not started. The forecast uses the trial's
+// rank among the others and the trials of this sweep that have finished.
 type FreezeThaw struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Maximum number of steps of a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Step of the first look; each next one follows at 1.4 times the steps. max_steps / 40, rounded up, if 0.
+	// Step of the first evaluation.
 	MinSteps int64 `protobuf:"varint,2,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
-	// A trial is stopped if its chance to beat all finished trials is below this, once three have finished; 0.01 if 0.
+	// A trial is stopped if its chance to beat all finished trials is below this, once three have finished.
 	Poor float64 `protobuf:"fixed64,3,opt,name=poor,proto3" json:"poor,omitempty"`
-	// "model" (default): up to half of the configurations are those that the forecasts find most promising, depending on
-	// how well ranks predict results. "random" or "sobol": all are drawn.
+	// With "model", the forecasts choose up to half of the configurations, depending on how well ranks predict results;
+	// any other sampler draws all of them.
 	Sampler       string `protobuf:"bytes,4,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2952,7 +2972,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xb9\b\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/options.proto\"\xb9\b\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -3063,76 +3083,105 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01\x12/\n" +
 	"\x06points\x18\x15 \x03(\v2\x17.google.protobuf.StructR\x06pointsB\x06\n" +
 	"\x04kindB\a\n" +
-	"\x05_seed\"+\n" +
-	"\fRandomSearch\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"A\n" +
+	"\x05_seed\"[\n" +
+	"\fRandomSearch\x12?\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps:\n" +
+	"\xd2\xda\x18\x06Random\"\x81\x01\n" +
 	"\n" +
-	"GridSearch\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x16\n" +
-	"\x06points\x18\x02 \x01(\x05R\x06points\"*\n" +
-	"\vSobolSearch\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"-\n" +
-	"\x0eBayesianSearch\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"\xa5\x01\n" +
-	"\x11SuccessiveHalving\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x16\n" +
-	"\x06trials\x18\x02 \x01(\x05R\x06trials\x12\x10\n" +
-	"\x03eta\x18\x03 \x01(\x05R\x03eta\x12\x1b\n" +
-	"\tmin_steps\x18\x04 \x01(\x03R\bminSteps\x12\x18\n" +
-	"\asampler\x18\x05 \x01(\tR\asampler\x12\x12\n" +
-	"\x04grow\x18\x06 \x01(\bR\x04grow\"\x91\x01\n" +
-	"\tHyperband\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x10\n" +
-	"\x03eta\x18\x02 \x01(\x05R\x03eta\x12\x1b\n" +
-	"\tmin_steps\x18\x03 \x01(\x03R\bminSteps\x12\x1e\n" +
+	"GridSearch\x12?\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps\x12(\n" +
+	"\x06points\x18\x02 \x01(\x05B\x10\xca\xda\x18\f\n" +
+	"\x015\x19\x00\x00\x00\x00\x00\x00\xf0?R\x06points:\b\xd2\xda\x18\x04Grid\"Y\n" +
+	"\vSobolSearch\x12?\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps:\t\xd2\xda\x18\x05Sobol\"\\\n" +
+	"\x0eBayesianSearch\x12?\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps:\t\xd2\xda\x18\x05Bayes\"\x84\x03\n" +
+	"\x11SuccessiveHalving\x12L\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B/\xca\xda\x18+\x12)the number of steps of the longest trialsR\bmaxSteps\x12C\n" +
+	"\x06trials\x18\x02 \x01(\x05B+\xca\xda\x18'\x19\x00\x00\x00\x00\x00\x00\xf0?!\x00\x00\x00\x00\x80\x84.AB\x11for eta^(rungs-1)h\x01R\x06trials\x12@\n" +
+	"\x03eta\x18\x03 \x01(\x05B.\xca\xda\x18*\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b\x1ca rung keeps 1 of eta trialsR\x03eta\x128\n" +
+	"\tmin_steps\x18\x04 \x01(\x03B\x1b\xca\xda\x18\x17\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsR\bminSteps\x125\n" +
+	"\asampler\x18\x05 \x01(\tB\x1b\xca\xda\x18\x17\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler\x12\x12\n" +
+	"\x04grow\x18\x06 \x01(\bR\x04grow:\x15\xd2\xda\x18\x11SuccessiveHalving\"\xd8\x02\n" +
+	"\tHyperband\x12L\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B/\xca\xda\x18+\x12)the number of steps of the longest trialsR\bmaxSteps\x12@\n" +
+	"\x03eta\x18\x02 \x01(\x05B.\xca\xda\x18*\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b\x1ca rung keeps 1 of eta trialsR\x03eta\x128\n" +
+	"\tmin_steps\x18\x03 \x01(\x03B\x1b\xca\xda\x18\x17\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsR\bminSteps\x12;\n" +
 	"\n" +
-	"iterations\x18\x04 \x01(\x05R\n" +
-	"iterations\x12\x18\n" +
-	"\asampler\x18\x05 \x01(\tR\asampler\"\x9c\x01\n" +
-	"\x04Asha\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x10\n" +
-	"\x03eta\x18\x02 \x01(\x05R\x03eta\x12\x1b\n" +
-	"\tmin_steps\x18\x03 \x01(\x03R\bminSteps\x12\x12\n" +
-	"\x04form\x18\x04 \x01(\tR\x04form\x12\x1a\n" +
-	"\bbrackets\x18\x05 \x01(\x05R\bbrackets\x12\x18\n" +
-	"\asampler\x18\x06 \x01(\tR\asampler\"\x87\x01\n" +
-	"\x0eMedianStopping\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x1f\n" +
-	"\vgrace_steps\x18\x02 \x01(\x03R\n" +
-	"graceSteps\x12\x1d\n" +
+	"iterations\x18\x04 \x01(\x05B\x1b\xca\xda\x18\x17\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?!\x00\x00\x00\x00\x80\x84.Ah\x01R\n" +
+	"iterations\x125\n" +
+	"\asampler\x18\x05 \x01(\tB\x1b\xca\xda\x18\x17\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler:\r\xd2\xda\x18\tHyperband\"\xf1\x02\n" +
+	"\x04Asha\x12L\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B/\xca\xda\x18+\x12)the number of steps of the longest trialsR\bmaxSteps\x12@\n" +
+	"\x03eta\x18\x02 \x01(\x05B.\xca\xda\x18*\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b\x1ca rung keeps 1 of eta trialsR\x03eta\x128\n" +
+	"\tmin_steps\x18\x03 \x01(\x03B\x1b\xca\xda\x18\x17\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsR\bminSteps\x120\n" +
+	"\x04form\x18\x04 \x01(\tB\x1c\xca\xda\x18\x18\n" +
+	"\apromoteR\apromoteR\x04stopR\x04form\x12,\n" +
+	"\bbrackets\x18\x05 \x01(\x05B\x10\xca\xda\x18\f\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?R\bbrackets\x125\n" +
+	"\asampler\x18\x06 \x01(\tB\x1b\xca\xda\x18\x17\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler:\b\xd2\xda\x18\x04ASHA\"\xfa\x01\n" +
+	"\x0eMedianStopping\x12A\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B$\xca\xda\x18 \x12\x1ethe number of steps of a trialR\bmaxSteps\x121\n" +
+	"\vgrace_steps\x18\x02 \x01(\x03B\x10\xca\xda\x18\f\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?R\n" +
+	"graceSteps\x12/\n" +
 	"\n" +
-	"min_trials\x18\x03 \x01(\x05R\tminTrials\x12\x18\n" +
-	"\asampler\x18\x04 \x01(\tR\asampler\"\xc2\x01\n" +
-	"\x03Pbt\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x1e\n" +
+	"min_trials\x18\x03 \x01(\x05B\x10\xca\xda\x18\f\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\xf0?R\tminTrials\x125\n" +
+	"\asampler\x18\x04 \x01(\tB\x1b\xca\xda\x18\x17\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler:\n" +
+	"\xd2\xda\x18\x06Median\"\xba\x03\n" +
+	"\x03Pbt\x12B\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B%\xca\xda\x18!\x12\x1fthe number of steps of a memberR\bmaxSteps\x12<\n" +
 	"\n" +
-	"population\x18\x02 \x01(\x05R\n" +
-	"population\x12\x1a\n" +
-	"\binterval\x18\x03 \x01(\x03R\binterval\x12\x1a\n" +
-	"\bquantile\x18\x04 \x01(\x01R\bquantile\x12\x1f\n" +
-	"\bresample\x18\x05 \x01(\x01H\x00R\bresample\x88\x01\x01\x12\x18\n" +
-	"\afactors\x18\x06 \x03(\x01R\afactorsB\v\n" +
-	"\t_resample\"\xce\x01\n" +
-	"\x10PerformanceCurve\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x1a\n" +
-	"\binterval\x18\x02 \x01(\x03R\binterval\x12\x1f\n" +
-	"\vgrace_steps\x18\x03 \x01(\x03R\n" +
-	"graceSteps\x12\x12\n" +
-	"\x04poor\x18\x04 \x01(\x01R\x04poor\x12\x17\n" +
-	"\x04keep\x18\x05 \x01(\x01H\x00R\x04keep\x88\x01\x01\x12\x10\n" +
-	"\x03eta\x18\x06 \x01(\x05R\x03eta\x12\x18\n" +
-	"\asampler\x18\a \x01(\tR\asamplerB\a\n" +
-	"\x05_keep\"t\n" +
+	"population\x18\x02 \x01(\x05B\x1c\xca\xda\x18\x18\n" +
+	"\x0210\x19\x00\x00\x00\x00\x00\x00\x00@!\x00\x00\x00\x00\x80\x84.Ah\x01R\n" +
+	"population\x12a\n" +
+	"\binterval\x18\x03 \x01(\x03BE\xca\xda\x18A\x124the number of steps after which members are compared:\tmax_stepsR\binterval\x127\n" +
+	"\bquantile\x18\x04 \x01(\x01B\x1b\xca\xda\x18\x17\n" +
+	"\x030.2!\x00\x00\x00\x00\x00\x00\xe0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bquantile\x12L\n" +
+	"\bresample\x18\x05 \x01(\x01B+\xca\xda\x18'\n" +
+	"\x040.25\x19\x00\x00\x00\x00\x00\x00\x00\x00!\x00\x00\x00\x00\x00\x00\xf0?Z\ra probabilityH\x00R\bresample\x88\x01\x01\x121\n" +
+	"\afactors\x18\x06 \x03(\x01B\x17\xca\xda\x18\x13\n" +
+	"\b0.8, 1.2)\x00\x00\x00\x00\x00\x00\x00\x00R\afactors:\a\xd2\xda\x18\x03PBTB\v\n" +
+	"\t_resample\"\x82\x04\n" +
+	"\x10PerformanceCurve\x12I\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x126\n" +
+	"\binterval\x18\x02 \x01(\x03B\x1a\xca\xda\x18\x16\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsH\x14R\binterval\x12L\n" +
+	"\vgrace_steps\x18\x03 \x01(\x03B+\xca\xda\x18'\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsB\x11for two intervalsR\n" +
+	"graceSteps\x12?\n" +
+	"\x04poor\x18\x04 \x01(\x01B+\xca\xda\x18'\n" +
+	"\x040.05)\x00\x00\x00\x00\x00\x00\x00\x001\x00\x00\x00\x00\x00\x00\xf0?Z\ra probabilityR\x04poor\x12=\n" +
+	"\x04keep\x18\x05 \x01(\x01B$\xca\xda\x18 \n" +
+	"\x030.1\x19\x00\x00\x00\x00\x00\x00\x00\x00!\x00\x00\x00\x00\x00\x00\xf0?Z\aa shareH\x00R\x04keep\x88\x01\x01\x12G\n" +
+	"\x03eta\x18\x06 \x01(\x05B5\xca\xda\x181\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b#the rank rule stops 1 of eta trialsR\x03eta\x125\n" +
+	"\asampler\x18\a \x01(\tB\x1b\xca\xda\x18\x17\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler:\x14\xd2\xda\x18\x10PerformanceCurveB\a\n" +
+	"\x05_keep\"\x9e\x02\n" +
 	"\n" +
-	"FreezeThaw\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x1b\n" +
-	"\tmin_steps\x18\x02 \x01(\x03R\bminSteps\x12\x12\n" +
-	"\x04poor\x18\x03 \x01(\x01R\x04poor\x12\x18\n" +
-	"\asampler\x18\x04 \x01(\tR\asampler\"\x9f\x01\n" +
+	"FreezeThaw\x12I\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x127\n" +
+	"\tmin_steps\x18\x02 \x01(\x03B\x1a\xca\xda\x18\x16\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsH(R\bminSteps\x12?\n" +
+	"\x04poor\x18\x03 \x01(\x01B+\xca\xda\x18'\n" +
+	"\x040.01)\x00\x00\x00\x00\x00\x00\x00\x001\x00\x00\x00\x00\x00\x00\xf0?Z\ra probabilityR\x04poor\x12;\n" +
+	"\asampler\x18\x04 \x01(\tB!\xca\xda\x18\x1d\n" +
+	"\x05modelR\x05modelR\x06randomR\x05sobolR\asampler:\x0e\xd2\xda\x18\n" +
+	"FreezeThaw\"\xc3\x01\n" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
-	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12\x1b\n" +
-	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\x12$\n" +
+	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12?\n" +
+	"\tmax_steps\x18\x03 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps\x12$\n" +
 	"\x04rule\x18\x04 \x01(\v2\x10.outbid.v1.TunerR\x04rule\"\xa7\x02\n" +
 	"\tResources\x120\n" +
 	"\adevices\x18\x01 \x01(\v2\x16.outbid.v1.DeviceCountR\adevices\x12\x14\n" +
@@ -3320,6 +3369,7 @@ func file_outbid_v1_sweep_proto_init() {
 	if File_outbid_v1_sweep_proto != nil {
 		return
 	}
+	file_outbid_v1_options_proto_init()
 	file_outbid_v1_sweep_proto_msgTypes[0].OneofWrappers = []any{
 		(*SweepSpec_Function)(nil),
 		(*SweepSpec_Program)(nil),

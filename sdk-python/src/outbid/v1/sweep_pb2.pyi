@@ -610,13 +610,13 @@ Global___Tuner: typing_extensions.TypeAlias = Tuner
 
 @typing.final
 class RandomSearch(google.protobuf.message.Message):
-    """RandomSearch draws independent configurations."""
+    """Independent random configurations."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MAX_STEPS_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
-    """Steps to train a trial; 0 lets the training code end by itself."""
+    """Steps to train a trial."""
     def __init__(
         self,
         *,
@@ -628,16 +628,16 @@ Global___RandomSearch: typing_extensions.TypeAlias = RandomSearch
 
 @typing.final
 class GridSearch(google.protobuf.message.Message):
-    """GridSearch tries every combination."""
+    """Every combination of values."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MAX_STEPS_FIELD_NUMBER: builtins.int
     POINTS_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
-    """Steps to train a trial; 0 lets the training code end by itself."""
+    """Steps to train a trial."""
     points: builtins.int
-    """Points on a float or unquantised int range; 5 if 0."""
+    """Number of values of a float range or a wide int range."""
     def __init__(
         self,
         *,
@@ -650,13 +650,13 @@ Global___GridSearch: typing_extensions.TypeAlias = GridSearch
 
 @typing.final
 class SobolSearch(google.protobuf.message.Message):
-    """SobolSearch draws a scrambled low-discrepancy sequence."""
+    """A scrambled low-discrepancy sequence, which fills the space more evenly than random draws."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MAX_STEPS_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
-    """Steps to train a trial; 0 lets the training code end by itself."""
+    """Steps to train a trial."""
     def __init__(
         self,
         *,
@@ -668,15 +668,18 @@ Global___SobolSearch: typing_extensions.TypeAlias = SobolSearch
 
 @typing.final
 class BayesianSearch(google.protobuf.message.Message):
-    """BayesianSearch chooses each configuration by its expected improvement according to a Gaussian process over the
-    earlier trials.
+    """Bayesian optimisation (Jones et al. 1998) with a Gaussian process, computed by the server without Optuna.
+
+    Each configuration is the one with the highest expected improvement. The first is the middle of the space, the next
+    few fill it evenly, and every sixth explores. A running trial counts with the value that the model predicts for it, a
+    failed one with the worst value. Conditions and constraints are met.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MAX_STEPS_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
-    """Steps to train a trial; 0 lets the training code end by itself."""
+    """Steps to train a trial."""
     def __init__(
         self,
         *,
@@ -688,7 +691,11 @@ Global___BayesianSearch: typing_extensions.TypeAlias = BayesianSearch
 
 @typing.final
 class SuccessiveHalving(google.protobuf.message.Message):
-    """SuccessiveHalving (Jamieson and Talwalkar 2016): n trials; the best 1/eta of each rung continue."""
+    """Successive halving (Jamieson and Talwalkar 2016).
+
+    The trials are trained for `min_steps`. The best 1/`eta` of each rung continue for `eta` times as many steps, up to
+    `max_steps`.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -701,13 +708,13 @@ class SuccessiveHalving(google.protobuf.message.Message):
     max_steps: builtins.int
     """Steps of the last rung."""
     trials: builtins.int
-    """Trials in the first rung; 0 means eta^(rungs-1)."""
+    """Trials in the first rung."""
     eta: builtins.int
-    """Reduction factor; 3 if 0."""
+    """Reduction factor."""
     min_steps: builtins.int
-    """Steps of the first rung; 1 if 0."""
+    """Steps of the first rung."""
     sampler: builtins.str
-    """"random" (default) or "sobol"."""
+    """How configurations are drawn."""
     grow: builtins.bool
     """Trials that continue to the next rung may use eta times as many devices there, so that fewer trials use the same
     number of devices together.
@@ -728,7 +735,7 @@ Global___SuccessiveHalving: typing_extensions.TypeAlias = SuccessiveHalving
 
 @typing.final
 class Hyperband(google.protobuf.message.Message):
-    """Hyperband (Li et al. 2018): brackets of successive halving from many short to few long trials."""
+    """Hyperband (Li et al. 2018): brackets of successive halving, from many short to few long trials."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -738,15 +745,15 @@ class Hyperband(google.protobuf.message.Message):
     ITERATIONS_FIELD_NUMBER: builtins.int
     SAMPLER_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
-    """R: the maximum number of steps of a trial."""
+    """Maximum number of steps of a trial, R in the paper."""
     eta: builtins.int
-    """Reduction factor; 3 if 0."""
+    """Reduction factor."""
     min_steps: builtins.int
-    """Number of steps in one unit of R; 1 if 0."""
+    """Number of steps in one unit of R, and therefore the shortest rung."""
     iterations: builtins.int
-    """How often the whole set of brackets is run; 1 if 0."""
+    """How often the whole set of brackets is run."""
     sampler: builtins.str
-    """"random" (default) or "sobol"."""
+    """How configurations are drawn."""
     def __init__(
         self,
         *,
@@ -762,7 +769,7 @@ Global___Hyperband: typing_extensions.TypeAlias = Hyperband
 
 @typing.final
 class Asha(google.protobuf.message.Message):
-    """Asha (Li et al. 2020): asynchronous successive halving."""
+    """Asynchronous successive halving (Li et al. 2020)."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -775,15 +782,17 @@ class Asha(google.protobuf.message.Message):
     max_steps: builtins.int
     """Steps of the last rung."""
     eta: builtins.int
-    """Reduction factor; 3 if 0."""
+    """Reduction factor."""
     min_steps: builtins.int
-    """Steps of the first rung; 1 if 0."""
+    """Steps of the first rung."""
     form: builtins.str
-    """"promote" (default: pause at a rung, resume from the checkpoint when promoted) or "stop"."""
+    """"promote" pauses a trial at each rung and resumes it from its checkpoint when it is promoted; "stop" only stops
+    trials, so that they need no checkpoints.
+    """
     brackets: builtins.int
-    """Brackets (s = 0 .. brackets-1 shift the first rung); 1 if 0."""
+    """Number of brackets; each one's first rung is one later than that of the bracket before."""
     sampler: builtins.str
-    """"random" (default) or "sobol"."""
+    """How configurations are drawn."""
     def __init__(
         self,
         *,
@@ -800,7 +809,7 @@ Global___Asha: typing_extensions.TypeAlias = Asha
 
 @typing.final
 class MedianStopping(google.protobuf.message.Message):
-    """MedianStopping (Golovin et al. 2017): stops a trial whose best value is worse than the median of running means."""
+    """Median stopping (Golovin et al. 2017): stops a trial whose best value is worse than the median of running means."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -811,11 +820,11 @@ class MedianStopping(google.protobuf.message.Message):
     max_steps: builtins.int
     """Steps to train a trial."""
     grace_steps: builtins.int
-    """No trial is stopped before this step; 1 if 0."""
+    """No trial is stopped before this step."""
     min_trials: builtins.int
-    """No trial is stopped before this many others have reached the step; 3 if 0."""
+    """No trial is stopped before this many others have reached the step."""
     sampler: builtins.str
-    """"random" (default) or "sobol"."""
+    """How configurations are drawn."""
     def __init__(
         self,
         *,
@@ -830,7 +839,17 @@ Global___MedianStopping: typing_extensions.TypeAlias = MedianStopping
 
 @typing.final
 class Pbt(google.protobuf.message.Message):
-    """Pbt is population based training (Jaderberg et al. 2017)."""
+    """Population based training (Jaderberg et al. 2017).
+
+    Every `interval` steps the worst `quantile` of the `population` copy checkpoint and configuration from the best
+    `quantile`. Each copied parameter is drawn again with probability `resample`, and otherwise multiplied by one of
+    `factors`.
+
+    Members advance together. With fewer devices than members they take turns: a member that has done its `interval`
+    steps saves, frees its device for members that are behind, and resumes from its checkpoint when all have come as far.
+    Therefore the training code must save and load all of its state, and `interval` should be long compared with a start.
+    With a device for each member, a member keeps its device unless others are more than an interval behind.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -843,16 +862,16 @@ class Pbt(google.protobuf.message.Message):
     max_steps: builtins.int
     """Steps to train a member."""
     population: builtins.int
-    """Members of the population; 10 if 0."""
+    """Members of the population."""
     interval: builtins.int
-    """Steps between two chances to exploit."""
+    """Steps between two chances to copy another member."""
     quantile: builtins.float
-    """The fraction of the worst members that copy from the same fraction of the best; 0.2 if 0."""
+    """Fraction of the worst members that copy from the same fraction of the best."""
     resample: builtins.float
-    """Probability to draw a parameter again instead of perturbing it; 0.25 if absent."""
+    """Probability to draw a parameter again instead of perturbing it."""
     @property
     def factors(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-        """Factors for perturbing a number; 0.8 and 1.2 if empty."""
+        """Factors for perturbing a number."""
 
     def __init__(
         self,
@@ -872,8 +891,12 @@ Global___Pbt: typing_extensions.TypeAlias = Pbt
 
 @typing.final
 class PerformanceCurve(google.protobuf.message.Message):
-    """PerformanceCurve forecasts trials' final values from their learning curves, and stops those with a low chance. While
-    its forecasts are not calibrated, it uses a rank rule.
+    """Stops trials whose learning curves forecast little chance of becoming the best.
+
+    Every `interval` steps a trial is classified as promising, opportunistic or poor. The class depends on its chance to
+    beat the sweep's target or, without a target, the best known or forecast value. A trial is poor if that chance is
+    below `poor` and a new trial would have a better chance for the same steps. While forecasts are not calibrated, a rank
+    rule stops the worst 1/`eta` at rungs `grace_steps` * `eta`^k.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -888,21 +911,17 @@ class PerformanceCurve(google.protobuf.message.Message):
     max_steps: builtins.int
     """Maximum number of steps of a trial."""
     interval: builtins.int
-    """Steps between two checks of a trial; max_steps / 20, but at least 1, if 0."""
+    """Steps between two checks of a trial."""
     grace_steps: builtins.int
-    """No trial is stopped before this step; two intervals if 0."""
+    """No trial is stopped before this step."""
     poor: builtins.float
-    """A trial is stopped if its chance to beat limits.target, or else the best known or forecast value, is below this,
-    and also lower, relative to its remaining steps, than that of a new trial; 0.05 if 0.
-    """
+    """A trial whose chance is below this is poor."""
     keep: builtins.float
-    """Fraction of trials that are trained to the end although they should be stopped, to check forecasts on such trials
-    too; 0.1 if absent.
-    """
+    """Fraction of the trials that should be stopped that is trained further, to check forecasts on such trials too."""
     eta: builtins.int
-    """Reduction factor of the rank rule, which stops the worst 1/eta at rungs grace_steps * eta^k; 3 if 0."""
+    """Reduction factor of the rank rule."""
     sampler: builtins.str
-    """"random" (default) or "sobol"."""
+    """How configurations are drawn."""
     def __init__(
         self,
         *,
@@ -922,9 +941,11 @@ Global___PerformanceCurve: typing_extensions.TypeAlias = PerformanceCurve
 
 @typing.final
 class FreezeThaw(google.protobuf.message.Message):
-    """FreezeThaw trains many trials in small steps. At each look it forecasts all of them, and new trials, by their rank
-    among the others and the results of the sweep's finished trials. It trains those whose steps are most valuable; the
-    others wait at their checkpoints.
+    """Trains many trials a little at a time, and continues those whose next steps are worth most.
+
+    Trials are evaluated after `min_steps` and then at 1.4 times the steps of the evaluation before. Each evaluation
+    forecasts every trial that waits at a checkpoint, and candidates that have not started. The forecast uses the trial's
+    rank among the others and the trials of this sweep that have finished.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -936,12 +957,12 @@ class FreezeThaw(google.protobuf.message.Message):
     max_steps: builtins.int
     """Maximum number of steps of a trial."""
     min_steps: builtins.int
-    """Step of the first look; each next one follows at 1.4 times the steps. max_steps / 40, rounded up, if 0."""
+    """Step of the first evaluation."""
     poor: builtins.float
-    """A trial is stopped if its chance to beat all finished trials is below this, once three have finished; 0.01 if 0."""
+    """A trial is stopped if its chance to beat all finished trials is below this, once three have finished."""
     sampler: builtins.str
-    """"model" (default): up to half of the configurations are those that the forecasts find most promising, depending on
-    how well ranks predict results. "random" or "sobol": all are drawn.
+    """With "model", the forecasts choose up to half of the configurations, depending on how well ranks predict results;
+    any other sampler draws all of them.
     """
     def __init__(
         self,
