@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
 // work is the remaining work of a sweep. Steps of trials that are slower or faster than the median trial are
@@ -42,15 +43,16 @@ type stage struct {
 func newWork(s *AppState) *work {
 	w := &work{done: s.StepsDone}
 	w.choosePace(s)
-	staged := s.Tuner == "successive_halving" || s.Tuner == "hyperband" || s.Tuner == "asha"
+	traits := tuner.TraitsOf(s.Tuner)
+	staged := traits.Rungs != tuner.NoRungs
 	w.addCurrent(s, staged)
 	switch {
-	case staged && s.Tuner != "asha" && oneBracket(s):
+	case staged && traits.Rungs != tuner.AsynchronousRungs && oneBracket(s):
 		w.addStages(s)
-	case s.Tuner == "random" || s.Tuner == "grid":
+	case traits.Independent:
 		w.addToCome(s)
 	case s.Outlook.Steps > 0:
-		w.addRest(s)
+		w.addRest(s, traits.Rungs)
 	}
 	if w.left <= 0 {
 		// It is about to end: the value is too small to matter.
@@ -204,12 +206,12 @@ func (w *work) addToCome(s *AppState) {
 
 // addRest adds work that is neither done nor that of a current trial: trials to come, promotions, other brackets. This
 // work only waits for devices.
-func (w *work) addRest(s *AppState) {
+func (w *work) addRest(s *AppState, rungs tuner.Rungs) {
 	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left; more > 0 {
 		w.loose = more
 		w.left += more
 	}
-	if s.Tuner == "asha" || s.Tuner == "hyperband" {
+	if rungs == tuner.AsynchronousRungs || rungs == tuner.BracketRungs {
 		furthest := 0.0
 		for i := range s.Jobs {
 			furthest = max(furthest, s.Jobs[i].Done)

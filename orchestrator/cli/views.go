@@ -28,7 +28,7 @@ type sweepView struct {
 	Waiting       string            `json:"waiting" doc:"why trials wait for devices, if any do"`
 	Metric        string            `json:"metric" doc:"metric that is optimised"`
 	Mode          string            `json:"mode" doc:"max or min"`
-	Tuner         string            `json:"tuner" doc:"random, grid, sobol, bayes, successive_halving, hyperband, asha, median, performance_curve, freeze_thaw, pbt or plugin"`
+	Tuner         string            `json:"tuner" doc:"name of its tuner, such as hyperband, or plugin"`
 	Submitted     *time.Time        `json:"submitted" doc:"time in UTC"`
 	Ended         *time.Time        `json:"ended" doc:"time in UTC; null until then"`
 	Seconds       number            `json:"elapsed_seconds" doc:"seconds from submission to the end, or until now"`

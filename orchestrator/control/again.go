@@ -1,7 +1,6 @@
 package control
 
 import (
-	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -28,7 +27,7 @@ func (c *Core) trainedAgain(s *state.Sweep, wider *outbidv1.SweepSpec) []*outbid
 // goOn lists the completed trials that an extension continues, by number.
 func (c *Core) goOn(s *state.Sweep, wider *outbidv1.SweepSpec) []int32 {
 	copied := c.copyTuner(s)
-	if copied == nil && spec.MaxSteps(wider.GetTuner()) == spec.MaxSteps(s.Spec.GetTuner()) {
+	if copied == nil && tuner.MaxSteps(wider.GetTuner()) == tuner.MaxSteps(s.Spec.GetTuner()) {
 		return nil
 	}
 	on := map[int32]bool{}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -224,7 +223,7 @@ func (e *appEntry) describe(outlook func() tuner.Outlook) {
 	*e.app = policy.App{
 		ID: s.ID, Tenant: s.Spec.GetTenant(), Weight: weight, Submitted: s.Submitted, Order: s.Order, Spec: s.Spec,
 		AppSecondsBefore: s.AppSecondsBefore, Demand: s.Terms.Demand, Speeds: &cluster.Speeds{}, Jobs: jobs,
-		TotalSteps: spec.MaxSteps(s.Spec.GetTuner()), Tuner: spec.TunerKind(s.Spec.GetTuner()),
+		TotalSteps: tuner.MaxSteps(s.Spec.GetTuner()), Tuner: tuner.NameOf(s.Spec.GetTuner()),
 		Utility: s.Terms.Utility, Deadline: s.Terms.Deadline(s.Submitted), Outlook: outlook, Forks: s.Terms.MostForks, LeastForks: s.Terms.LeastForks,
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	rules "github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -84,7 +86,7 @@ type entry struct {
 	id      string
 }
 
-// entries returns a small sweep for every tuner that a spec may name. Other variants of sweeps, such as gangs or
+// entries returns a small sweep for every tuner that a spec may name, by default with only the required settings. Other variants of sweeps, such as gangs or
 // "checkpoints: all", are spread over them.
 func entries(t *testing.T) []*entry {
 	t.Helper()
@@ -94,7 +96,7 @@ func entries(t *testing.T) []*entry {
 	for i := range kinds.Len() {
 		kind := string(kinds.Get(i).Name())
 		if len(tuners[kind]) == 0 {
-			t.Fatalf("the matrix does not have a sweep of the tuner %s: add one to tunersByKind", kind)
+			tuners[kind] = []*entry{{job: job{tuner: requiredOnly(kinds.Get(i)), trials: 6}}}
 		}
 		for k, e := range tuners[kind] {
 			e.job.name = strings.ReplaceAll(fmt.Sprintf("%s-%d", kind, k), "_", "-")
@@ -113,6 +115,18 @@ func entries(t *testing.T) []*entry {
 	change(3, func(s *outbidv1.SweepSpec) { s.Weight = 2 })
 	change(4, func(s *outbidv1.SweepSpec) { s.Tenant = "bounded" })
 	return list
+}
+
+// requiredOnly returns a tuner with its required settings, six steps.
+func requiredOnly(kind protoreflect.FieldDescriptor) *outbidv1.Tuner {
+	t := &outbidv1.Tuner{Seed: new(uint64(7))}
+	m := t.ProtoReflect().Mutable(kind).Message()
+	for i := range m.Descriptor().Fields().Len() {
+		if f := m.Descriptor().Fields().Get(i); setting.Of(f).GetRequired() != "" {
+			m.Set(f, protoreflect.ValueOfInt64(6))
+		}
+	}
+	return t
 }
 
 // bound adds a tenant with a quota of devices. Reads that see it hold more fail.
@@ -135,7 +149,7 @@ func forkedEntry() *entry {
 }
 
 // longest returns the last step of the sweep's longest trial.
-func (e *entry) longest() int64 { return spec.MaxSteps(e.spec.GetTuner()) }
+func (e *entry) longest() int64 { return tuner.MaxSteps(e.spec.GetTuner()) }
 
 // tunersByKind returns the sweeps of the matrix by the field of the spec's tuner that they set.
 func tunersByKind(t *testing.T) map[string][]*entry {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
 // AppState returns the current state of a sweep for its bidder. It depends on its arguments alone. stock is the view's
@@ -20,7 +21,7 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 	if spec := a.Spec.GetAgent(); spec.GetPlugin() != "" {
 		s.Agent, s.Settings = spec.GetPlugin(), spec.GetSettings()
 	}
-	unreported := 0.0
+	unreported, forecasts := 0.0, tuner.TraitsOf(a.Tuner).Forecasts
 	for _, j := range a.Jobs {
 		step := v.StepAt(j)
 		unreported += step - float64(j.Step)
@@ -29,7 +30,7 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 			Min: j.Demand.Min, Max: j.Demand.Max, MultiNode: j.Demand.MultiNode, Types: j.Demand.Types,
 			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Forks: j.Forks, LeastForks: j.LeastForks,
 		}
-		if a.Tuner == "performance_curve" || a.Tuner == "freeze_thaw" {
+		if forecasts {
 			job.Forecast = max(job.Total, job.Until)
 		}
 		job.Held, job.Lost = holdings(j)

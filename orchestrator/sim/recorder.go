@@ -6,8 +6,8 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -157,9 +157,10 @@ func (s *recorder) appOf(sweep string, spec *outbidv1.SweepSpec) measure.App {
 			}
 		}
 	}
+	_, factor := tuner.Growth(spec.GetTuner())
 	return measure.App{
-		Name: nameOf(spec), Sweep: sweep, Tenant: spec.GetTenant(), Phased: spec.GetTuner().GetSuccessiveHalving() != nil, Usable: usable,
-		Grows:  spec.GetTuner().GetSuccessiveHalving().GetGrow(),
+		Name: nameOf(spec), Sweep: sweep, Tenant: spec.GetTenant(), Usable: usable,
+		Phased: tuner.TraitsOf(tuner.NameOf(spec.GetTuner())).Rungs == tuner.Phases, Grows: factor > 0,
 		Demand: int(spec.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
 	}
 }
@@ -250,7 +251,7 @@ func (s *recorder) over(at float64, key trialKey, to outbidv1.TrialState) {
 func (s *recorder) done(key trialKey) float64 {
 	app := s.w.apps[key.sweep]
 	job := &app.Jobs[min(int(key.trial), len(app.Jobs)-1)]
-	steps := cmp.Or(job.Steps, spec.MaxSteps(app.Spec.GetTuner()))
+	steps := cmp.Or(job.Steps, tuner.MaxSteps(app.Spec.GetTuner()))
 	if steps <= 0 {
 		return 1
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
 // recording returns the collected data in a form that can be simulated.
@@ -86,7 +86,7 @@ func (s *recorded) app(id string) (a App, guessed bool) {
 		most = max(most, n)
 	}
 	own := speedsOf(s.pace)
-	steps := spec.MaxSteps(s.spec.GetTuner())
+	steps := tuner.MaxSteps(s.spec.GetTuner())
 	for n := range most + 1 {
 		r := s.trials[n]
 		if r == nil {

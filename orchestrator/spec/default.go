@@ -58,52 +58,8 @@ func defaultCheckpoints(s *outbidv1.SweepSpec) {
 
 func defaultTuner(t *outbidv1.Tuner) {
 	tuner.Outside(t)
-	switch k := t.GetKind().(type) {
-	case *outbidv1.Tuner_Grid:
-		fill(&k.Grid.Points, 5)
-	case *outbidv1.Tuner_SuccessiveHalving:
-		fill(&k.SuccessiveHalving.Eta, 3)
-		fill(&k.SuccessiveHalving.MinSteps, 1)
-		fill(&k.SuccessiveHalving.Sampler, "random")
-	case *outbidv1.Tuner_Hyperband:
-		fill(&k.Hyperband.Eta, 3)
-		fill(&k.Hyperband.MinSteps, 1)
-		fill(&k.Hyperband.Iterations, 1)
-		fill(&k.Hyperband.Sampler, "random")
-	case *outbidv1.Tuner_Asha:
-		fill(&k.Asha.Eta, 3)
-		fill(&k.Asha.MinSteps, 1)
-		fill(&k.Asha.Form, "promote")
-		fill(&k.Asha.Brackets, 1)
-		fill(&k.Asha.Sampler, "random")
-	case *outbidv1.Tuner_Median:
-		fill(&k.Median.GraceSteps, 1)
-		fill(&k.Median.MinTrials, 3)
-		fill(&k.Median.Sampler, "random")
-	case *outbidv1.Tuner_PerformanceCurve:
-		// The defaults of interval and grace_steps depend on max_steps but do not change if max_steps is raised, so the
-		// tuner sets them.
-		fill(&k.PerformanceCurve.Poor, 0.05)
-		if k.PerformanceCurve.Keep == nil {
-			k.PerformanceCurve.Keep = new(0.1)
-		}
-		fill(&k.PerformanceCurve.Eta, 3)
-		fill(&k.PerformanceCurve.Sampler, "random")
-	case *outbidv1.Tuner_FreezeThaw:
-		// The default of the first look depends on max_steps but does not change if max_steps is raised, so the tuner
-		// sets it.
-		fill(&k.FreezeThaw.Poor, 0.01)
-		fill(&k.FreezeThaw.Sampler, "model")
-	case *outbidv1.Tuner_Pbt:
-		fill(&k.Pbt.Population, 10)
-		fill(&k.Pbt.Quantile, 0.2)
-		if k.Pbt.Resample == nil {
-			k.Pbt.Resample = new(0.25)
-		}
-		if len(k.Pbt.Factors) == 0 {
-			k.Pbt.Factors = []float64{0.8, 1.2}
-		}
-	case *outbidv1.Tuner_Plugin:
-		defaultTuner(k.Plugin.GetRule())
+	tuner.Default(t)
+	if rule := t.GetPlugin().GetRule(); rule != nil {
+		defaultTuner(rule)
 	}
 }

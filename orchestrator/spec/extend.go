@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -115,30 +116,16 @@ func extendSteps(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error 
 	if req.MaxSteps == nil {
 		return nil
 	}
-	kind, field := tunerField(s.GetTuner(), "max_steps")
-	if field == nil {
-		return wrong("max_steps", "the sweep's tuner does not have this setting")
-	}
-	was := kind.Get(field).Int()
+	settings, _ := setting.Tuner(s.GetTuner())
+	was := setting.Int(settings, setting.Steps)
 	if was == 0 {
 		return wrong("max_steps", "%d would add a limit; the trials of this sweep train until their code ends", req.GetMaxSteps())
 	}
 	if req.GetMaxSteps() < was {
 		return narrower("max_steps", req.GetMaxSteps(), was)
 	}
-	kind.Set(field, protoreflect.ValueOfInt64(req.GetMaxSteps()))
+	settings.Set(settings.Descriptor().Fields().ByName(setting.Steps), protoreflect.ValueOfInt64(req.GetMaxSteps()))
 	return nil
-}
-
-// tunerField returns a field of the tuner that is set, or nil.
-func tunerField(t *outbidv1.Tuner, name protoreflect.Name) (protoreflect.Message, protoreflect.FieldDescriptor) {
-	m := t.ProtoReflect()
-	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
-	if kind == nil {
-		return nil, nil
-	}
-	inner := m.Mutable(kind).Message()
-	return inner, inner.Descriptor().Fields().ByName(name)
 }
 
 func extendTrials(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {
@@ -159,17 +146,8 @@ func extendTrials(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 	if limit := s.GetLimits().GetTrials(); limit > 0 {
 		s.Limits.Trials = max(n, limit)
 	}
-	switch k := s.GetTuner().GetKind().(type) {
-	case *outbidv1.Tuner_SuccessiveHalving:
-		k.SuccessiveHalving.Trials = max(n, k.SuccessiveHalving.GetTrials())
-	case *outbidv1.Tuner_Pbt:
-		k.Pbt.Population = max(n, k.Pbt.GetPopulation())
-	case *outbidv1.Tuner_Hyperband:
-		set, err := tunerTrials(s, 1)
-		if err != nil {
-			return err
-		}
-		k.Hyperband.Iterations = max(k.Hyperband.GetIterations(), (n+set-1)/set)
+	if err := tuner.RaiseTrials(s, n); err != nil {
+		return fromTuner(err)
 	}
 	return nil
 }
@@ -179,27 +157,11 @@ func plannedTrials(s *outbidv1.SweepSpec) (int32, error) {
 	if limit := s.GetLimits().GetTrials(); limit > 0 {
 		return limit, nil
 	}
-	switch s.GetTuner().GetKind().(type) {
-	case *outbidv1.Tuner_SuccessiveHalving, *outbidv1.Tuner_Hyperband, *outbidv1.Tuner_Pbt:
-		return tunerTrials(s, 0)
-	default:
-		return 0, nil
-	}
-}
-
-// tunerTrials returns the number of trials that the tuner makes without the trial limit. A positive iterations replaces
-// that setting of hyperband.
-func tunerTrials(s *outbidv1.SweepSpec, iterations int32) (int32, error) {
-	probe := proto.CloneOf(s)
-	probe.Limits.Trials = 0
-	if h := probe.GetTuner().GetHyperband(); h != nil && iterations > 0 {
-		h.Iterations = iterations
-	}
-	t, err := tuner.New(tuner.Settings{Spec: probe})
+	n, err := tuner.PlannedTrials(s)
 	if err != nil {
 		return 0, fromTuner(err)
 	}
-	return int32(max(1, min(t.Outlook().Trials, maxTrials))), nil
+	return n, nil
 }
 
 func extendSpace(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {

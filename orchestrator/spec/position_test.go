@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -136,23 +137,23 @@ func TestASyntaxErrorHasTheLineFromWhichOnATextCannotBeRead(t *testing.T) {
 // A spec without a tuner has Bayesian search; random search if it has several objectives, or more parameters than that takes.
 func TestASpecWithoutATuner(t *testing.T) {
 	t.Parallel()
-	bare := func(tuner string) string { return strings.Replace(good, "tuner: {random: {}}\n", tuner, 1) }
-	for _, tuner := range []string{"", "tuner: {seed: 3}\n", "tuner: {points: [{lr: 0.01}]}\n"} {
-		if s := mustParse(t, bare(tuner)); TunerKind(s.GetTuner()) != "bayes" {
-			t.Errorf("%q has the tuner %v", tuner, s.GetTuner())
+	bare := func(line string) string { return strings.Replace(good, "tuner: {random: {}}\n", line, 1) }
+	for _, line := range []string{"", "tuner: {seed: 3}\n", "tuner: {points: [{lr: 0.01}]}\n"} {
+		if s := mustParse(t, bare(line)); tuner.NameOf(s.GetTuner()) != "bayes" {
+			t.Errorf("%q has the tuner %v", line, s.GetTuner())
 		}
 	}
-	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); TunerKind(s.GetTuner()) != "random" {
+	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); tuner.NameOf(s.GetTuner()) != "random" {
 		t.Errorf("with two objectives it is %v", s.GetTuner())
 	}
-	for n, want := range map[int]string{mostForBayes: "bayes", mostForBayes + 1: "random"} {
+	for n, want := range map[int]string{tuner.BayesMaxParameters: "bayes", tuner.BayesMaxParameters + 1: "random"} {
 		s := mustParse(t, bare(""))
 		s.GetProgram().Command = []string{"train"}
 		s.Tuner, s.Constraints, s.Space = nil, nil, map[string]*outbidv1.Parameter{}
 		for i := range n {
 			s.Space[fmt.Sprint("p", i)] = &outbidv1.Parameter{Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 0, High: 1}}}
 		}
-		if Default(s); TunerKind(s.GetTuner()) != want {
+		if Default(s); tuner.NameOf(s.GetTuner()) != want {
 			t.Errorf("with %d parameters it is %v", n, s.GetTuner())
 		}
 		s.Tuner = &outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -75,6 +76,7 @@ func checkForks(s *outbidv1.SweepSpec) error {
 		return nil
 	}
 	_, _, err := terms.ParseForks(r.GetForks())
+	kind := tuner.NameOf(s.GetTuner())
 	switch {
 	case err != nil:
 		return wrong("resources.forks", "%v", err)
@@ -82,9 +84,9 @@ func checkForks(s *outbidv1.SweepSpec) error {
 		return wrong("resources.forks", "cannot be used in an external sweep, whose trials are trained by clients")
 	case r.GetSpread():
 		return wrong("resources.forks", "cannot be used with resources.spread, because a fork runs on one node; leave out one of them")
-	case s.GetTuner().GetPbt() != nil:
-		return wrong("resources.forks", "cannot be used with tuner.pbt, whose members copy each other; use another tuner, or leave it out")
-	case MaxSteps(s.GetTuner()) == 0:
+	case tuner.TraitsOf(kind).Copies:
+		return wrong("resources.forks", "cannot be used with tuner.%s, whose members copy each other; use another tuner, or leave it out", kind)
+	case tuner.MaxSteps(s.GetTuner()) == 0:
 		return wrong("resources.forks", "needs max_steps of the tuner, because a trial's steps are divided over its forks")
 	}
 	return nil

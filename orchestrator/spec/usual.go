@@ -3,14 +3,12 @@ package spec
 import (
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 const (
-	// mostForBayes is the largest number of parameters for Bayesian search. Its model learns little beyond a few dozen, and the
-	// time of a choice, which all tenants wait for, grows with it: 15 ms at 100 parameters, 0.2 s at 1,000.
-	mostForBayes = 64
 	// usualLeast is the smallest number of trials for which TPE is the default with several objectives: it draws the first
 	// ten at random.
 	usualLeast = 11
@@ -28,7 +26,7 @@ func usualTuner(s *outbidv1.SweepSpec) {
 		s.Tuner = &outbidv1.Tuner{}
 	}
 	s.Tuner.Kind = &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}
-	if compiled, err := space.Compile(s.GetSpace(), nil); err == nil && len(s.GetObjectives()) == 0 && compiled.Dims() <= mostForBayes {
+	if compiled, err := space.Compile(s.GetSpace(), nil); err == nil && len(s.GetObjectives()) == 0 && compiled.Dims() <= tuner.BayesMaxParameters {
 		s.Tuner.Kind = &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}
 	}
 }
@@ -49,11 +47,4 @@ func UseModel(s *outbidv1.SweepSpec, python string) {
 		}},
 		Rule: &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}},
 	}}
-}
-
-func checkBayes(s *outbidv1.SweepSpec, compiled *space.Space) error {
-	if n := compiled.Dims(); n > mostForBayes {
-		return wrong("tuner.bayes", "at most %d parameters are allowed, got %d; random and sobol take any number", mostForBayes, n)
-	}
-	return anyOf(optionalSteps("tuner.bayes", s.GetTuner().GetBayes().GetMaxSteps()), needsEnd(s, "bayes"))
 }

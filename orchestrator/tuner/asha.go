@@ -3,6 +3,7 @@ package tuner
 import (
 	"fmt"
 
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -50,39 +51,35 @@ type ashaRung struct {
 	held, expecting int
 }
 
-func newASHA(c *core) (rules, error) {
-	set := c.spec.GetTuner().GetAsha()
-	a := &asha{core: c}
-	var err error
-	a.low, a.eta, err = checkRungs("asha", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
-	if err != nil {
-		return nil, err
-	}
-	if err := a.makeBrackets(set); err != nil {
-		return nil, err
-	}
-	a.quotas = a.allot()
-	switch set.GetForm() {
-	case "", "promote":
-		return &ashaPromote{a}, nil
-	case "stop":
-		return &ashaStop{asha: a}, nil
-	default:
-		return nil, fmt.Errorf("tuner.asha.form: %q is unknown; use promote or stop", set.GetForm())
+func ashaKind() *kind {
+	return &kind{
+		name: "asha", fresh: newASHA, check: checkASHA, rule: true,
+		Traits: Traits{Endless: true, Rungs: AsynchronousRungs},
 	}
 }
 
-func (a *asha) makeBrackets(set *outbidv1.Asha) error {
-	levels := risingLevels(a.low, set.GetMaxSteps(), a.eta)
-	n := int(set.GetBrackets())
-	switch {
-	case n < 0:
-		return fmt.Errorf("tuner.asha.brackets: %d is negative; use 1 or more", n)
-	case n > len(levels):
-		return fmt.Errorf("tuner.asha.brackets: %d is more than the %d rungs from min_steps %d to max_steps %d", n,
-			len(levels), a.low, set.GetMaxSteps())
+func checkASHA(t *outbidv1.Tuner, _ *space.Space) error {
+	set := t.GetAsha()
+	if most := logFloor(set.GetMinSteps(), set.GetMaxSteps(), int64(set.GetEta())) + 1; int(set.GetBrackets()) > most {
+		return fmt.Errorf("tuner.asha.brackets: must be from 1 to %d, the number of rungs, got %d", most, set.GetBrackets())
 	}
-	for s := range max(n, 1) {
+	return nil
+}
+
+func newASHA(c *core) (rules, error) {
+	set := c.tuner.GetAsha()
+	a := &asha{core: c, low: set.GetMinSteps(), eta: int64(set.GetEta())}
+	a.makeBrackets(int(set.GetBrackets()))
+	a.quotas = a.allot()
+	if set.GetForm() == "stop" {
+		return &ashaStop{asha: a}, nil
+	}
+	return &ashaPromote{a}, nil
+}
+
+func (a *asha) makeBrackets(n int) {
+	levels := risingLevels(a.low, a.steps, a.eta)
+	for s := range n {
 		share := min(hyperbandTrials(len(levels)-1, len(levels)-1-s, a.eta), maxTrials)
 		b := ashaBracket{Share: share}
 		for _, level := range levels[s:] {
@@ -90,7 +87,6 @@ func (a *asha) makeBrackets(set *outbidv1.Asha) error {
 		}
 		a.Brackets = append(a.Brackets, b)
 	}
-	return nil
 }
 
 // turn returns the bracket for the next trial, given the number of trials in each: the one furthest behind its share.

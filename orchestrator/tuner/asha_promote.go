@@ -189,7 +189,7 @@ func (a *ashaPromote) finish() {
 
 func (a *ashaPromote) extend(old Settings) error {
 	a.quotas = a.allot()
-	if high := maxSteps(a.spec); high > maxSteps(old.Spec) {
+	if high := a.steps; high > MaxSteps(old.Spec.GetTuner()) {
 		a.raise(high)
 		a.derive()
 	}

@@ -29,7 +29,7 @@ func (a *ashaStop) ask(n int) error {
 		if a.trials[t].phase != ready {
 			continue
 		}
-		a.advance(t, fmt.Sprintf("the sweep was extended to %s", count(int(maxSteps(a.spec)), "step")))
+		a.advance(t, fmt.Sprintf("the sweep was extended to %s", count(int(a.steps), "step")))
 		n--
 	}
 	for ; n > 0 && a.canCreate(); n-- {
@@ -98,14 +98,14 @@ func (a *ashaStop) handleExit(e Exited, before phase) {
 // extend resumes the best trials that completed the previously last rung.
 func (a *ashaStop) extend(old Settings) error {
 	a.quotas = a.allot()
-	if maxSteps(a.spec) <= maxSteps(old.Spec) {
+	if a.steps <= MaxSteps(old.Spec.GetTuner()) {
 		return nil
 	}
 	tops := make([]int, len(a.Brackets))
 	for i := range tops {
 		tops[i] = a.Brackets[i].top()
 	}
-	a.raise(maxSteps(a.spec))
+	a.raise(a.steps)
 	lists := make([]ranking, len(a.Brackets))
 	for i := range lists {
 		lists[i] = bestFirst()

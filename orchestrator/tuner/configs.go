@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -29,60 +30,42 @@ type configs struct {
 	dry bool
 }
 
-func newConfigs(spec *outbidv1.SweepSpec) (*configs, error) {
+func newConfigs(spec *outbidv1.SweepSpec, t *outbidv1.Tuner, k *kind) (*configs, error) {
 	s, err := space.Compile(spec.GetSpace(), spec.GetConstraints())
 	if err != nil {
 		return nil, err
 	}
-	c := &configs{space: s, root: spec.GetTuner().GetSeed()}
-	if c.sampler, err = newSampler(spec.GetTuner(), s); err != nil {
+	if err := CheckSettings(t, s); err != nil {
+		return nil, err
+	}
+	c := &configs{space: s, root: t.GetSeed()}
+	if c.sampler, err = newSampler(k, t, s); err != nil {
 		return nil, err
 	}
 	return c, c.readPoints(spec)
 }
 
-func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
-	switch kind := t.GetKind().(type) {
-	case *outbidv1.Tuner_Grid:
-		points := int(kind.Grid.GetPoints())
-		if points == 0 {
-			points = 5
-		}
-		return sample.NewGrid(s, points)
-	case *outbidv1.Tuner_Sobol:
-		return sample.NewSobol(s, t.GetSeed()), nil
-	case *outbidv1.Tuner_Bayes:
-		return sample.NewBayes(s, t.GetSeed()), nil
+func newSampler(k *kind, t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
+	if k.sampler != nil {
+		return k.sampler(t, s)
 	}
-	name := samplerName(t)
-	if t.GetFreezeThaw() != nil && name == "model" {
-		name = "random" // used for the configurations that the model does not choose
-	}
-	drawn, err := sample.New(name, s, t.GetSeed())
+	drawn, err := sample.New(samplerName(t), s, t.GetSeed())
 	if err != nil {
-		return nil, fmt.Errorf("tuner.%s.%w", kindOf(t), err)
+		return nil, fmt.Errorf("tuner.%s.%w", k.name, err)
 	}
 	return drawn, nil
 }
 
-// samplerName returns the sampler named in the settings of a tuner; "" means random.
+// samplerName returns the sampler named in the settings of a tuner, or "" for a tuner without this setting.
 func samplerName(t *outbidv1.Tuner) string {
-	switch kind := t.GetKind().(type) {
-	case *outbidv1.Tuner_SuccessiveHalving:
-		return kind.SuccessiveHalving.GetSampler()
-	case *outbidv1.Tuner_Hyperband:
-		return kind.Hyperband.GetSampler()
-	case *outbidv1.Tuner_Asha:
-		return kind.Asha.GetSampler()
-	case *outbidv1.Tuner_Median:
-		return kind.Median.GetSampler()
-	case *outbidv1.Tuner_PerformanceCurve:
-		return kind.PerformanceCurve.GetSampler()
-	case *outbidv1.Tuner_FreezeThaw:
-		return kind.FreezeThaw.GetSampler()
-	default:
+	m, name := setting.Tuner(t)
+	if name == "" {
 		return ""
 	}
+	if field := m.Descriptor().Fields().ByName(setting.Sampler); field != nil {
+		return m.Get(field).String()
+	}
+	return ""
 }
 
 // next returns the configuration of a new trial: an initial one or a draw. It returns false if none is left.

@@ -44,26 +44,30 @@ func (r record) mayContinue(top int) bool {
 // A core holds what all built-in tuners share: the trials, the source of configurations, and the actions of the current
 // event.
 type core struct {
-	spec     *outbidv1.SweepSpec
+	spec *outbidv1.SweepSpec
+	// tuner has the spec's settings with their defaults, and steps is its max_steps.
+	tuner    *outbidv1.Tuner
+	steps    int64
 	maximise bool
 	trials   []record
 	configs  *configs
 	out      []Action
 }
 
-func newCore(s Settings) (*core, error) {
+func newCore(s Settings, k *kind) (*core, error) {
 	if l := s.Spec.GetLimits().GetTrials(); l < 0 {
 		return nil, fmt.Errorf("limits.trials: %d is negative; use 0 for no limit", l)
 	}
 	c := &core{}
 	c.use(s.Spec)
 	var err error
-	c.configs, err = newConfigs(s.Spec)
+	c.configs, err = newConfigs(s.Spec, c.tuner, k)
 	return c, err
 }
 
 func (c *core) use(spec *outbidv1.SweepSpec) {
-	c.spec = spec
+	c.spec, c.tuner = spec, Settings{spec}.withDefaults()
+	c.steps = MaxSteps(c.tuner)
 	c.maximise = spec.GetMode() == "max"
 }
 

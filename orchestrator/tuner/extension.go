@@ -3,6 +3,9 @@ package tuner
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -15,7 +18,7 @@ func CheckExtension(old, now Settings) error {
 		return err
 	}
 	was, is := old.Spec, now.Spec
-	if a, b := kindOf(was.GetTuner()), kindOf(is.GetTuner()); a != b {
+	if a, b := NameOf(was.GetTuner()), NameOf(is.GetTuner()); a != b {
 		return fmt.Errorf("tuner: %s cannot become %s; submit a new sweep", a, b)
 	}
 	if a, b := was.GetMetric(), is.GetMetric(); a != b {
@@ -27,7 +30,7 @@ func CheckExtension(old, now Settings) error {
 	if a, b := was.GetLimits().GetTrials(), is.GetLimits().GetTrials(); b != 0 && (a == 0 || b < a) {
 		return fmt.Errorf("limits.trials: %s cannot become %d; it can only be raised", bound(int64(a)), b)
 	}
-	if err := checkTunerExtension(was.GetTuner(), is.GetTuner()); err != nil {
+	if err := checkTunerExtension(old.withDefaults(), now.withDefaults()); err != nil {
 		return err
 	}
 	return checkWider(was, is)
@@ -40,34 +43,55 @@ func bound(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// checkTunerExtension compares the settings of two tuners of the same kind field by field: some may grow, the others
-// must be equal.
+// checkTunerExtension compares the settings of two tuners of the same kind one by one: some may grow, the others must be
+// equal.
 func checkTunerExtension(was, is *outbidv1.Tuner) error {
 	if was.GetSeed() != is.GetSeed() {
 		return fmt.Errorf("tuner.seed: %d cannot become %d; an extended sweep keeps its seed", was.GetSeed(), is.GetSeed())
 	}
-	kind := kindOf(was)
-	a, b := was.ProtoReflect(), is.ProtoReflect()
-	field := a.Descriptor().Fields().ByName(a.WhichOneof(a.Descriptor().Oneofs().ByName("kind")).Name())
-	a, b = a.Get(field).Message(), b.Get(field).Message()
+	a, kind := setting.Tuner(was)
+	b, _ := setting.Tuner(is)
 	for i := range a.Descriptor().Fields().Len() {
 		f := a.Descriptor().Fields().Get(i)
 		if a.Get(f).Equal(b.Get(f)) && a.Has(f) == b.Has(f) {
 			continue
 		}
-		switch f.Name() {
-		case "max_steps":
+		switch {
+		case f.Name() == setting.Steps:
 			from, to := a.Get(f).Int(), b.Get(f).Int()
 			if from == 0 || to < from {
 				return fmt.Errorf("tuner.%s.max_steps: %d cannot become %d; it can only be raised, and not from 0", kind, from, to)
 			}
-		case "trials", "iterations", "population":
+		case setting.Of(f).GetRaisable():
 			if from, to := a.Get(f).Int(), b.Get(f).Int(); to < from {
 				return fmt.Errorf("tuner.%s.%s: %d cannot become %d; it can only be raised", kind, f.Name(), from, to)
 			}
 		default:
 			return fmt.Errorf("tuner.%s.%s: %v cannot become %v; submit a new sweep", kind, f.Name(), a.Get(f), b.Get(f))
 		}
+	}
+	return nil
+}
+
+// PlannedTrials returns the number of trials that the settings of a tuner plan without the trial limit, or 0 if only
+// limits say how many there are.
+func PlannedTrials(spec *outbidv1.SweepSpec) (int32, error) {
+	if k := kindOf(NameOf(spec.GetTuner())); k == nil || k.raise == nil {
+		return 0, nil
+	}
+	free := proto.CloneOf(spec)
+	free.GetLimits().Trials = 0
+	t, err := New(Settings{Spec: free})
+	if err != nil {
+		return 0, err
+	}
+	return int32(max(1, min(t.Outlook().Trials, maxTrials))), nil
+}
+
+// RaiseTrials raises the settings of a tuner so that it plans at least n trials.
+func RaiseTrials(spec *outbidv1.SweepSpec, n int32) error {
+	if k := kindOf(NameOf(spec.GetTuner())); k != nil && k.raise != nil {
+		return k.raise(spec, n)
 	}
 	return nil
 }

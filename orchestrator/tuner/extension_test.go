@@ -188,7 +188,7 @@ func TestBadExtensions(t *testing.T) {
 	}{
 		{"fewer trials", func(s *outbidv1.SweepSpec) { s.Limits.Trials = 26 }, "limits.trials: 27 cannot become 26"},
 		{"shorter", func(s *outbidv1.SweepSpec) { s.Tuner.GetAsha().MaxSteps = 9 }, "tuner.asha.max_steps: 27 cannot become 9"},
-		{"eta", func(s *outbidv1.SweepSpec) { s.Tuner.GetAsha().Eta = 4 }, "tuner.asha.eta: 0 cannot become 4"},
+		{"eta", func(s *outbidv1.SweepSpec) { s.Tuner.GetAsha().Eta = 4 }, "tuner.asha.eta: 3 cannot become 4"},
 		{"seed", func(s *outbidv1.SweepSpec) { s.Tuner.Seed = new(uint64(4)) }, "tuner.seed: 0 cannot become 4"},
 		{"metric", func(s *outbidv1.SweepSpec) { s.Metric = "loss" }, `metric: "accuracy" cannot become "loss"`},
 		{"mode", minimise, `mode: "max" cannot become "min"`},

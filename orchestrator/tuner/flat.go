@@ -21,16 +21,17 @@ type singleStageState struct {
 	Resume []Trial
 }
 
-func newSingleStage(c *core, label string) (*singleStage, error) {
-	f := &singleStage{core: c, label: label, total: func() (int, error) { return 0, nil }}
-	if f.steps() < 0 {
-		return nil, fmt.Errorf("tuner.%s.max_steps: %d is negative; use 0 to train until the code ends",
-			kindOf(c.spec.GetTuner()), f.steps())
-	}
-	return f, nil
+func newSingleStage(c *core, label string) *singleStage {
+	return &singleStage{core: c, label: label, total: func() (int, error) { return 0, nil }}
 }
 
-func (f *singleStage) steps() int64 { return maxSteps(f.spec) }
+// newSampled returns a singleStage whose label names the sampler.
+func newSampled(c *core) *singleStage {
+	if samplerName(c.tuner) == "sobol" {
+		return newSingleStage(c, "Sobol point")
+	}
+	return newSingleStage(c, "random draw")
+}
 
 func (f *singleStage) ask(n int) error {
 	for n > 0 && len(f.Resume) > 0 {
@@ -39,7 +40,7 @@ func (f *singleStage) ask(n int) error {
 		if f.trials[t].phase != ready {
 			continue
 		}
-		f.train(t, f.steps(), fmt.Sprintf("the sweep was extended to %s", count(int(f.steps()), "step")))
+		f.train(t, f.steps, fmt.Sprintf("the sweep was extended to %s", count(int(f.steps), "step")))
 		n--
 	}
 	for n > 0 && f.canCreate() {
@@ -47,7 +48,7 @@ func (f *singleStage) ask(n int) error {
 		if f.limit() > 0 {
 			reason += fmt.Sprintf(" of %d", f.limit())
 		}
-		_, ok, err := f.create(record{}, f.steps(), 0, reason)
+		_, ok, err := f.create(record{}, f.steps, 0, reason)
 		if err != nil || !ok {
 			return err
 		}
@@ -59,9 +60,9 @@ func (f *singleStage) ask(n int) error {
 func (f *singleStage) reported(Reported) {}
 
 func (f *singleStage) reached(e Reached) error {
-	if e.Step < f.steps() {
+	if e.Step < f.steps {
 		// The target was set before the sweep was extended.
-		f.train(e.Trial, f.steps(), fmt.Sprintf("the sweep was extended to %s", count(int(f.steps()), "step")))
+		f.train(e.Trial, f.steps, fmt.Sprintf("the sweep was extended to %s", count(int(f.steps), "step")))
 		return nil
 	}
 	f.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
@@ -71,7 +72,7 @@ func (f *singleStage) reached(e Reached) error {
 func (f *singleStage) handleExit(Exited, phase) {}
 
 func (f *singleStage) extend(old Settings) error {
-	if f.steps() <= maxSteps(old.Spec) {
+	if f.steps <= MaxSteps(old.Spec.GetTuner()) {
 		return nil
 	}
 	for t, r := range f.trials {
@@ -93,8 +94,8 @@ func (f *singleStage) outlook() Outlook {
 	if total, err := f.total(); err == nil && total > 0 && (n == 0 || total < n) {
 		n = total
 	}
-	steps := times(int64(n), f.steps())
-	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: f.steps(), Trials: n, Steps: steps}}}
+	steps := times(int64(n), f.steps)
+	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: f.steps, Trials: n, Steps: steps}}}
 }
 
 func (f *singleStage) save() (any, error) { return f.singleStageState, nil }

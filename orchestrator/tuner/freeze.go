@@ -5,6 +5,9 @@ import (
 	"math"
 
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -71,44 +74,34 @@ const (
 	maxPast, maxWaiting = 256, 256
 	// beliefsEvery is the number of looks reached between updates of Beliefs; each completed trial also updates them.
 	beliefsEvery = 4
-	// lookRatio is the default ratio of all steps to the step of the first look.
-	lookRatio = 40
 )
 
+func freezeKind() *kind {
+	return &kind{
+		name: "freeze_thaw", fresh: newFreeze, rule: true, Traits: Traits{Endless: true, Forecasts: true},
+		sampler: func(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
+			if samplerName(t) == "sobol" {
+				return sample.NewSobol(s, t.GetSeed()), nil
+			}
+			return sample.NewRandom(s, t.GetSeed()), nil // also for the configurations that the model does not choose
+		},
+	}
+}
+
 func newFreeze(c *core) (rules, error) {
-	f, err := newSingleStage(c, "random draw")
-	if err != nil {
-		return nil, err
-	}
-	set := c.spec.GetTuner().GetFreezeThaw()
-	if err := checkFreeze(set); err != nil {
-		return nil, fmt.Errorf("tuner.freeze_thaw.%w", err)
-	}
-	z := &freeze{singleStage: f, live: map[Trial]*frozen{}}
-	first := set.GetMinSteps()
+	z := &freeze{singleStage: newSampled(c), live: map[Trial]*frozen{}}
+	first := z.settings().GetMinSteps()
 	if first == 0 {
-		first = (set.GetMaxSteps() + lookRatio - 1) / lookRatio
+		part := setting.Part(z.settings().ProtoReflect(), "min_steps")
+		first = (z.steps + part - 1) / part
 	}
-	z.Looks = looksUp(first, set.GetMaxSteps())
+	z.Looks = looksUp(first, z.steps)
 	z.gittins = population.NewGittinsIndex(z.Looks)
 	z.Scale, z.Beliefs = population.NewScale(z.configs.space.Dims()), population.Prior()
-	if samplerName(c.spec.GetTuner()) == "sobol" {
-		f.label = "Sobol point"
-	}
 	return z, nil
 }
 
-func checkFreeze(set *outbidv1.FreezeThaw) error {
-	switch most := set.GetMaxSteps(); {
-	case most < 1:
-		return fmt.Errorf("max_steps: must be at least 1, got %d", most)
-	case set.GetMinSteps() < 0 || set.GetMinSteps() > most:
-		return fmt.Errorf("min_steps: must be from 1 to max_steps (%d), or 0 for a 40th of it, got %d", most, set.GetMinSteps())
-	case !(set.GetPoor() >= 0 && set.GetPoor() < 1):
-		return fmt.Errorf("poor: must be a probability below 1, got %v; 0.01 is usual", set.GetPoor())
-	}
-	return nil
-}
+func (z *freeze) settings() *outbidv1.FreezeThaw { return z.tuner.GetFreezeThaw() }
 
 // looksUp returns the steps of the looks from first to last, each about 1.4 times the one before.
 func looksUp(first, last int64) []int64 {
@@ -123,17 +116,9 @@ func looksUp(first, last int64) []int64 {
 
 // modelled reports whether the model chooses configurations. Otherwise they are drawn, and the model does not learn
 // from them.
-func (z *freeze) modelled() bool {
-	name := samplerName(z.spec.GetTuner())
-	return name == "" || name == "model"
-}
+func (z *freeze) modelled() bool { return z.settings().GetSampler() == "model" }
 
-func (z *freeze) poor() float64 {
-	if v := z.spec.GetTuner().GetFreezeThaw().GetPoor(); v > 0 {
-		return v
-	}
-	return 0.01
-}
+func (z *freeze) poor() float64 { return z.settings().GetPoor() }
 
 // next returns the first look after a step.
 func (z *freeze) next(step int64) int64 {
@@ -142,7 +127,7 @@ func (z *freeze) next(step int64) int64 {
 			return look
 		}
 	}
-	return z.steps()
+	return z.steps
 }
 
 func (z *freeze) reported(e Reported) {
@@ -181,11 +166,11 @@ func (z *freeze) reached(e Reached) error {
 	if z.Reaches++; z.Reaches%beliefsEvery == 0 {
 		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	}
-	if z.modelled() && !w.Lost && e.Step < z.steps() {
+	if z.modelled() && !w.Lost && e.Step < z.steps {
 		z.view = z.forecastAll(scaleTries)
 	}
 	switch {
-	case e.Step >= z.steps():
+	case e.Step >= z.steps:
 		z.stop(w, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
 		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	case w.Lost:
@@ -250,15 +235,15 @@ func (z *freeze) extend(old Settings) error {
 	if len(z.Scale.Lengths) != z.configs.space.Dims() {
 		z.Scale = population.NewScale(z.configs.space.Dims())
 	}
-	before := maxSteps(old.Spec)
-	if z.steps() <= before {
+	before := MaxSteps(old.Spec.GetTuner())
+	if z.steps <= before {
 		return nil
 	}
 	resumed := len(z.Resume)
 	if err := z.singleStage.extend(old); err != nil {
 		return err
 	}
-	z.Looks = append(z.Looks, looksUp(int64(math.Ceil(float64(before)*math.Sqrt2)), z.steps())...)
+	z.Looks = append(z.Looks, looksUp(int64(math.Ceil(float64(before)*math.Sqrt2)), z.steps)...)
 	for _, t := range z.Resume[resumed:] {
 		z.live[t] = z.restoreEnded(t, before)
 		z.Ended--
@@ -289,5 +274,5 @@ func (z *freeze) restoreEnded(t Trial, step int64) *frozen {
 
 // outlook errs on the long side, like that of performance_curve.
 func (z *freeze) outlook() Outlook {
-	return longSide(z.limit(), len(z.trials), z.Ended, z.Worked, z.steps())
+	return longSide(z.limit(), len(z.trials), z.Ended, z.Worked, z.steps)
 }

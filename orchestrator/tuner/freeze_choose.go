@@ -197,7 +197,7 @@ func (z *freeze) ask(n int) error {
 		if z.trials[t].phase != ready {
 			continue
 		}
-		z.resume(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps()), "step")))
+		z.resume(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps), "step")))
 		n--
 	}
 	for ; n > 0; n-- {
@@ -248,7 +248,7 @@ func (z *freeze) begin() (bool, error) {
 	switch {
 	case len(z.trials) == 0: // its end shows earliest how well ranks predict
 		w.Kept, owed = true, z.keptReason()
-		z.Given = z.steps()
+		z.Given = z.steps
 	case z.isKeptDue():
 		owed = z.assignKept(w)
 	default:

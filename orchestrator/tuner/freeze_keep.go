@@ -35,7 +35,7 @@ func (z *freeze) isKeptDue() bool {
 }
 
 // isYoung reports whether a trial has trained too little to decide whether it is kept.
-func (z *freeze) isYoung(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
+func (z *freeze) isYoung(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps) }
 
 // keepable reports whether a trial that is not young may be kept because it is not among the worst. index is its
 // position among the live trials.
@@ -66,10 +66,10 @@ func (z *freeze) nextKept() *frozen {
 func (z *freeze) assignKept(w *frozen) string {
 	if z.isYoung(w) {
 		z.Given = plus(z.Given, z.next(w.Step)-w.Step)
-		return fmt.Sprintf("trained for %s before it is said whether it is kept", count(int(math.Ceil(keptFrom*float64(z.steps()))), "step"))
+		return fmt.Sprintf("trained for %s before it is said whether it is kept", count(int(math.Ceil(keptFrom*float64(z.steps))), "step"))
 	}
 	w.Kept = true
-	z.Given = plus(z.Given, z.steps()-w.Step)
+	z.Given = plus(z.Given, z.steps-w.Step)
 	return z.keptReason()
 }
 

@@ -25,7 +25,7 @@ func (z *freeze) load(decode func(any) error) error {
 	if other {
 		state.Beliefs = population.Prior()
 	}
-	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps() || !slices.IsSorted(state.Looks) || state.Looks[0] < 1 ||
+	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps || !slices.IsSorted(state.Looks) || state.Looks[0] < 1 ||
 		len(state.Scale.Lengths) != z.configs.space.Dims() || !state.Beliefs.Whole() {
 		return ErrBadSnapshot
 	}

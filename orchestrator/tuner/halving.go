@@ -186,8 +186,8 @@ func (h *halving) outlook() Outlook {
 
 func (h *halving) extend(old Settings) error {
 	now := Settings{Spec: h.spec}
-	if high := maxSteps(now.Spec); high > maxSteps(old.Spec) {
-		h.raise(high)
+	if h.steps > MaxSteps(old.Spec.GetTuner()) {
+		h.raise(h.steps)
 	}
 	added, err := h.design.added(old, now)
 	if err != nil {

@@ -3,6 +3,11 @@ package tuner
 import (
 	"fmt"
 	"math/big"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // hyperband follows algorithm 1 of Li, Jamieson, DeSalvo, Rostamizadeh and Talwalkar, "Hyperband: A Novel Bandit-Based
@@ -23,9 +28,31 @@ import (
 // use the new R.
 type hyperband struct{}
 
-func newHyperband(c *core) (rules, error) { return startHalving(c, hyperband{}) }
+func hyperbandKind() *kind {
+	return &kind{
+		name:  "hyperband",
+		fresh: func(c *core) (rules, error) { return startHalving(c, hyperband{}) },
+		bare:  func(c *core) (rules, error) { return &halving{core: c, design: hyperband{}}, nil },
+		check: func(t *outbidv1.Tuner, _ *space.Space) error {
+			set := t.GetHyperband()
+			return checkFirstRung("hyperband", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
+		},
+		raise: raiseHyperband, rule: true, Traits: Traits{Rungs: BracketRungs},
+	}
+}
 
-func bareHyperband(c *core) (rules, error) { return &halving{core: c, design: hyperband{}}, nil }
+// raiseHyperband sets as many iterations as n trials need.
+func raiseHyperband(spec *outbidv1.SweepSpec, n int32) error {
+	one := proto.CloneOf(spec)
+	one.GetTuner().GetHyperband().Iterations = 1
+	each, err := PlannedTrials(one)
+	if err != nil {
+		return err
+	}
+	set := spec.GetTuner().GetHyperband()
+	set.Iterations = max(set.GetIterations(), (n+each-1)/each)
+	return nil
+}
 
 func (d hyperband) brackets(s Settings) ([]bracket, error) {
 	return d.sets(s, d.iterations(s))
@@ -33,14 +60,8 @@ func (d hyperband) brackets(s Settings) ([]bracket, error) {
 
 // sets returns n runs of all brackets.
 func (hyperband) sets(s Settings, n int) ([]bracket, error) {
-	set := s.Spec.GetTuner().GetHyperband()
-	low, eta, err := checkRungs("hyperband", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
-	if err != nil {
-		return nil, err
-	}
-	if set.GetIterations() < 0 {
-		return nil, fmt.Errorf("tuner.hyperband.iterations: %d is negative; use 1 or more", set.GetIterations())
-	}
+	set := s.withDefaults().GetHyperband()
+	low, eta := set.GetMinSteps(), int64(set.GetEta())
 	smax := logFloor(low, set.GetMaxSteps(), eta)
 	var one []bracket
 	total := int64(0)
@@ -83,7 +104,7 @@ func hyperbandTrials(smax, s int, eta int64) int64 {
 }
 
 func (hyperband) iterations(s Settings) int {
-	return max(1, int(s.Spec.GetTuner().GetHyperband().GetIterations()))
+	return int(s.withDefaults().GetHyperband().GetIterations())
 }
 
 func (d hyperband) added(old, now Settings) ([]bracket, error) {

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxTrials is the maximum number of trials that a tuner may plan without a trial limit.
-const maxTrials = 10_000_000
+// maxTrials is the maximum number of trials that a tuner may plan without a trial limit, and maxFirstRung that of a
+// first rung, to catch a mistyped max_steps.
+const maxTrials, maxFirstRung = 10_000_000, 1_000_000
 
 // maxRungs is the maximum number of rungs in a bracket: 2^62 is the largest power of two that is a valid step.
 const maxRungs = 63
@@ -63,28 +62,6 @@ func higherLevels(top, high, eta int64) []int64 {
 	return levels
 }
 
-// checkRungs checks the settings that all tuners with rungs share and returns them with defaults filled in. Field names
-// in errors begin with the tuner's name.
-func checkRungs(tuner string, maxSteps, minSteps, eta int64) (low, factor int64, err error) {
-	if eta == 0 {
-		eta = 3
-	}
-	if minSteps == 0 {
-		minSteps = 1
-	}
-	switch {
-	case eta < 2:
-		return 0, 0, fmt.Errorf("tuner.%s.eta: must be at least 2, got %d; 3 is usual", tuner, eta)
-	case minSteps < 0:
-		return 0, 0, fmt.Errorf("tuner.%s.min_steps: %d is negative; use 1 or more", tuner, minSteps)
-	case maxSteps < 1:
-		return 0, 0, fmt.Errorf("tuner.%s.max_steps: must be at least 1, got %d", tuner, maxSteps)
-	case minSteps > maxSteps:
-		return 0, 0, fmt.Errorf("tuner.%s.min_steps: %d is more than max_steps (%d)", tuner, minSteps, maxSteps)
-	}
-	return minSteps, eta, nil
-}
-
 // bracketOutlook adds a bracket to o; sizes[i] trials enter its rung i.
 func bracketOutlook(o *Outlook, label int, levels []int64, sizes []int) {
 	from := int64(0)
@@ -107,34 +84,11 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// maxSteps returns the maximum number of steps of one trial, or 0 if the training code decides when to end.
-func maxSteps(spec *outbidv1.SweepSpec) int64 {
-	switch kind := spec.GetTuner().GetKind().(type) {
-	case *outbidv1.Tuner_Random:
-		return kind.Random.GetMaxSteps()
-	case *outbidv1.Tuner_Grid:
-		return kind.Grid.GetMaxSteps()
-	case *outbidv1.Tuner_Sobol:
-		return kind.Sobol.GetMaxSteps()
-	case *outbidv1.Tuner_Bayes:
-		return kind.Bayes.GetMaxSteps()
-	case *outbidv1.Tuner_SuccessiveHalving:
-		return kind.SuccessiveHalving.GetMaxSteps()
-	case *outbidv1.Tuner_Hyperband:
-		return kind.Hyperband.GetMaxSteps()
-	case *outbidv1.Tuner_Asha:
-		return kind.Asha.GetMaxSteps()
-	case *outbidv1.Tuner_Median:
-		return kind.Median.GetMaxSteps()
-	case *outbidv1.Tuner_PerformanceCurve:
-		return kind.PerformanceCurve.GetMaxSteps()
-	case *outbidv1.Tuner_FreezeThaw:
-		return kind.FreezeThaw.GetMaxSteps()
-	case *outbidv1.Tuner_Pbt:
-		return kind.Pbt.GetMaxSteps()
-	case *outbidv1.Tuner_Plugin:
-		return kind.Plugin.GetMaxSteps()
-	default:
-		return 0
+// checkFirstRung rejects settings whose first rung would have too many trials for one of them to reach the last rung.
+func checkFirstRung(tuner string, high, low, eta int64) error {
+	if n := math.Pow(float64(eta), float64(logFloor(low, high, eta))); n > maxFirstRung {
+		return fmt.Errorf("tuner.%s.min_steps: %d up to max_steps %d makes a first rung of %.0f trials, more than %d; raise it",
+			tuner, low, high, n, maxFirstRung)
 	}
+	return nil
 }

@@ -48,34 +48,18 @@ type checkpoint struct {
 	NaN           int
 }
 
-func newMedian(c *core) (rules, error) {
-	f, err := newSingleStage(c, "random draw")
-	if err != nil {
-		return nil, err
+func medianKind() *kind {
+	return &kind{
+		name: "median", rule: true, Traits: Traits{Endless: true},
+		fresh: func(c *core) (rules, error) {
+			return &median{singleStage: newSampled(c), live: map[Trial]*course{}}, nil
+		},
 	}
-	if samplerName(c.spec.GetTuner()) == "sobol" {
-		f.label = "Sobol point"
-	}
-	set := c.spec.GetTuner().GetMedian()
-	switch {
-	case set.GetMaxSteps() < 1:
-		return nil, fmt.Errorf("tuner.median.max_steps: must be at least 1, got %d", set.GetMaxSteps())
-	case set.GetGraceSteps() < 0:
-		return nil, fmt.Errorf("tuner.median.grace_steps: %d is negative; use 1 or more", set.GetGraceSteps())
-	case set.GetMinTrials() < 0:
-		return nil, fmt.Errorf("tuner.median.min_trials: %d is negative; use 1 or more", set.GetMinTrials())
-	}
-	return &median{singleStage: f, live: map[Trial]*course{}}, nil
 }
 
-func (m *median) grace() int64 { return max(1, m.spec.GetTuner().GetMedian().GetGraceSteps()) }
+func (m *median) grace() int64 { return m.tuner.GetMedian().GetGraceSteps() }
 
-func (m *median) minTrials() int {
-	if n := int(m.spec.GetTuner().GetMedian().GetMinTrials()); n > 0 {
-		return n
-	}
-	return 3
-}
+func (m *median) minTrials() int { return int(m.tuner.GetMedian().GetMinTrials()) }
 
 func (m *median) reported(e Reported) {
 	given := !math.IsNaN(e.Metric)
@@ -126,7 +110,7 @@ func (m *median) record(t Trial, step int64, metric float64) (*course, int) {
 		c.Best = min(c.Best, m.cost(metric))
 	}
 	passed := -1
-	for k := m.first(from); k < maxRungs && m.at(k) <= min(step, m.steps()-1); k++ {
+	for k := m.first(from); k < maxRungs && m.at(k) <= min(step, m.steps-1); k++ {
 		for len(m.Points) <= k {
 			m.Points = append(m.Points, checkpoint{})
 		}

@@ -59,42 +59,26 @@ type member struct {
 	Begun, Compared bool
 }
 
-func newPBT(c *core) (rules, error) {
-	if err := checkPBT(c.spec.GetTuner().GetPbt()); err != nil {
-		return nil, err
+func pbtKind() *kind {
+	return &kind{
+		name: "pbt", fresh: newPBT, Traits: Traits{Copies: true},
+		raise: func(spec *outbidv1.SweepSpec, n int32) error {
+			set := spec.GetTuner().GetPbt()
+			set.Population = max(n, set.GetPopulation())
+			return nil
+		},
 	}
+}
+
+func newPBT(c *core) (rules, error) {
 	pcg := rand.NewPCG(c.configs.root, exploreStream)
 	return &pbt{core: c, pcg: pcg, rng: rand.New(pcg)}, nil
 }
 
-func checkPBT(set *outbidv1.Pbt) error {
-	switch q := set.GetQuantile(); {
-	case set.GetMaxSteps() < 1:
-		return fmt.Errorf("tuner.pbt.max_steps: must be at least 1, got %d", set.GetMaxSteps())
-	case set.GetInterval() < 1 || set.GetInterval() > set.GetMaxSteps():
-		return fmt.Errorf("tuner.pbt.interval: must be from 1 to max_steps (%d), got %d", set.GetMaxSteps(), set.GetInterval())
-	case set.GetPopulation() < 0 || set.GetPopulation() == 1:
-		return fmt.Errorf("tuner.pbt.population: must be at least 2, or 0 for 10, got %d", set.GetPopulation())
-	case !(q >= 0 && q <= 0.5):
-		return fmt.Errorf("tuner.pbt.quantile: must be from 0 to 0.5, got %v", q)
-	case !(set.GetResample() >= 0 && set.GetResample() <= 1):
-		return fmt.Errorf("tuner.pbt.resample: must be a probability from 0 to 1, got %v", set.GetResample())
-	}
-	for i, f := range set.GetFactors() {
-		if !(f > 0) || math.IsInf(f, 0) {
-			return fmt.Errorf("tuner.pbt.factors[%d]: must be a positive number, got %v", i, f)
-		}
-	}
-	return nil
-}
-
-func (p *pbt) settings() *outbidv1.Pbt { return p.spec.GetTuner().GetPbt() }
+func (p *pbt) settings() *outbidv1.Pbt { return p.tuner.GetPbt() }
 
 func (p *pbt) population() int {
 	n := int(p.settings().GetPopulation())
-	if n == 0 {
-		n = 10
-	}
 	if p.limit() > 0 {
 		n = min(n, p.limit())
 	}
@@ -103,7 +87,7 @@ func (p *pbt) population() int {
 
 // after returns the target one interval past a step.
 func (p *pbt) after(step int64) int64 {
-	return min(plus(step, p.settings().GetInterval()), p.settings().GetMaxSteps())
+	return min(plus(step, p.settings().GetInterval()), p.steps)
 }
 
 // canGrow reports whether the population needs another member.
@@ -124,7 +108,7 @@ func (p *pbt) ask(n int) error {
 		}
 		if p.trials[t].phase == ready {
 			p.Members[t].Begun = false
-			p.trainOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.settings().GetMaxSteps()), "step")))
+			p.trainOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.steps), "step")))
 			continue
 		}
 		copied, err := p.compare(p.Members[t].Step)
@@ -202,7 +186,7 @@ func (p *pbt) reached(e Reached) error {
 		m.Cost = math.Inf(1)
 	}
 	p.rank(e.Trial)
-	if m.Step >= p.settings().GetMaxSteps() {
+	if m.Step >= p.steps {
 		p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(m.Step), "step")))
 		return nil
 	}
@@ -291,15 +275,7 @@ func (p *pbt) copyFrom(t, source Trial, standing string) error {
 	if err != nil {
 		return err
 	}
-	factors := p.settings().GetFactors()
-	if len(factors) == 0 {
-		factors = []float64{0.8, 1.2}
-	}
-	resample := 0.25
-	if p.settings().Resample != nil {
-		resample = p.settings().GetResample()
-	}
-	config = p.configs.space.Perturb(config, p.rng, resample, factors)
+	config = p.configs.space.Perturb(config, p.rng, p.settings().GetResample(), p.settings().GetFactors())
 	if m.Config, err = space.Canonical(config); err != nil {
 		return err
 	}
@@ -338,7 +314,7 @@ func (p *pbt) handleExit(e Exited, _ phase) {
 }
 
 func (p *pbt) extend(old Settings) error {
-	if maxSteps(p.spec) <= maxSteps(old.Spec) {
+	if p.steps <= MaxSteps(old.Spec.GetTuner()) {
 		return nil
 	}
 	for t := range p.trials {
@@ -359,10 +335,10 @@ func (p *pbt) status() Status {
 
 // outlook counts every member once from its first step to its last. Copies of members that are behind train more.
 func (p *pbt) outlook() Outlook {
-	steps := times(int64(p.population()), p.settings().GetMaxSteps())
+	steps := times(int64(p.population()), p.steps)
 	return Outlook{
 		Trials: p.population(), Steps: steps,
-		Rungs: []Rung{{UntilStep: p.settings().GetMaxSteps(), Trials: p.population(), Steps: steps}},
+		Rungs: []Rung{{UntilStep: p.steps, Trials: p.population(), Steps: steps}},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/curve"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -90,76 +91,36 @@ const maxKeptWeight = 20
 // maxWatchedPoints is the maximum number of points that are kept of a trial.
 const maxWatchedPoints = 128
 
+func performanceKind() *kind {
+	return &kind{
+		name: "performance_curve", fresh: newPerformance, rule: true, Traits: Traits{Endless: true, Forecasts: true},
+	}
+}
+
 func newPerformance(c *core) (rules, error) {
-	f, err := newSingleStage(c, "random draw")
-	if err != nil {
-		return nil, err
-	}
-	if samplerName(c.spec.GetTuner()) == "sobol" {
-		f.label = "Sobol point"
-	}
-	set := c.spec.GetTuner().GetPerformanceCurve()
-	if err := checkPerformance(set); err != nil {
-		return nil, fmt.Errorf("tuner.performance_curve.%w", err)
-	}
-	p := &performance{singleStage: f, live: map[Trial]*watched{}}
+	p := &performance{singleStage: newSampled(c), live: map[Trial]*watched{}}
+	set := p.settings()
 	if p.Interval = set.GetInterval(); p.Interval == 0 {
-		p.Interval = max(1, set.GetMaxSteps()/20)
+		p.Interval = max(1, p.steps/setting.Part(set.ProtoReflect(), "interval"))
 	}
 	if p.Grace = set.GetGraceSteps(); p.Grace == 0 {
-		p.Grace = min(2*p.Interval, set.GetMaxSteps())
+		p.Grace = min(2*p.Interval, p.steps)
 	}
 	return p, nil
 }
 
-func checkPerformance(set *outbidv1.PerformanceCurve) error {
-	most := set.GetMaxSteps()
-	switch {
-	case most < 1:
-		return fmt.Errorf("max_steps: must be at least 1, got %d", most)
-	case set.GetInterval() < 0 || set.GetInterval() > most:
-		return fmt.Errorf("interval: must be from 1 to max_steps (%d), or 0 for a twentieth of it, got %d", most, set.GetInterval())
-	case set.GetGraceSteps() < 0 || set.GetGraceSteps() > most:
-		return fmt.Errorf("grace_steps: must be from 1 to max_steps (%d), or 0 for two intervals, got %d", most, set.GetGraceSteps())
-	case !(set.GetPoor() >= 0 && set.GetPoor() < 1):
-		return fmt.Errorf("poor: must be a probability below 1, got %v; 0.05 is usual", set.GetPoor())
-	case !(set.GetKeep() >= 0 && set.GetKeep() <= 1):
-		return fmt.Errorf("keep: must be a share from 0 to 1, got %v; 0.1 is usual", set.GetKeep())
-	case set.GetEta() < 0 || set.GetEta() == 1:
-		return fmt.Errorf("eta: must be at least 2, got %d; 3 is usual", set.GetEta())
-	}
-	return nil
-}
+func (p *performance) settings() *outbidv1.PerformanceCurve { return p.tuner.GetPerformanceCurve() }
 
-func (p *performance) settings() *outbidv1.PerformanceCurve {
-	return p.spec.GetTuner().GetPerformanceCurve()
-}
+func (p *performance) poor() float64 { return p.settings().GetPoor() }
 
-func (p *performance) poor() float64 {
-	if v := p.settings().GetPoor(); v > 0 {
-		return v
-	}
-	return 0.05
-}
+func (p *performance) keepShare() float64 { return p.settings().GetKeep() }
 
-func (p *performance) keepShare() float64 {
-	if set := p.settings(); set.Keep != nil {
-		return set.GetKeep()
-	}
-	return 0.1
-}
-
-func (p *performance) eta() int64 {
-	if eta := p.settings().GetEta(); eta > 0 {
-		return int64(eta)
-	}
-	return 3
-}
+func (p *performance) eta() int64 { return int64(p.settings().GetEta()) }
 
 // next returns the step after a given one when a trial is judged again.
 func (p *performance) next(step int64) int64 {
 	looks := step / p.Interval
-	return min(p.steps(), times(looks+1, p.Interval))
+	return min(p.steps, times(looks+1, p.Interval))
 }
 
 func (p *performance) watch(t Trial) *watched {
@@ -208,7 +169,7 @@ func (p *performance) reached(e Reached) error {
 	w.Fresh, w.Step = false, e.Step
 	p.check(w, e)
 	switch {
-	case e.Step >= p.steps():
+	case e.Step >= p.steps:
 		p.complete(w, e)
 	case w.Lost:
 		p.stop(w, fmt.Sprintf("step %d: %s is not a finite number", e.Step, p.metricName()))
@@ -285,7 +246,7 @@ func (p *performance) handleExit(e Exited, before phase) {
 
 // extend keeps the interval. Completed trials are forecast again, because they can still improve.
 func (p *performance) extend(old Settings) error {
-	if p.steps() <= maxSteps(old.Spec) {
+	if p.steps <= MaxSteps(old.Spec.GetTuner()) {
 		return nil
 	}
 	before := len(p.Resume)
@@ -294,8 +255,8 @@ func (p *performance) extend(old Settings) error {
 	}
 	again := len(p.Resume) - before
 	p.Ended -= again
-	p.EndedSteps = max(0, p.EndedSteps-times(int64(again), maxSteps(old.Spec)))
-	p.Completed, p.Best, p.Done = 0, entry{}, maxSteps(old.Spec)
+	p.EndedSteps = max(0, p.EndedSteps-times(int64(again), MaxSteps(old.Spec.GetTuner())))
+	p.Completed, p.Best, p.Done = 0, entry{}, MaxSteps(old.Spec.GetTuner())
 	waiting := p.heap()
 	items := slices.Clone(waiting.items)
 	waiting.items = nil

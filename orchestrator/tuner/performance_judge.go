@@ -98,19 +98,19 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 		return fmt.Sprintf("%s are too few to forecast", count(len(w.Points), "point")), false
 	}
 	c.Place = w.Place
-	end := c.At(p.steps(), &p.Known)
+	end := c.At(p.steps, &p.Known)
 	w.Sure = p.sureCost(end)
 	goal, what := p.goal(w)
 	w.Chance = 1
 	if !math.IsNaN(goal) {
 		w.Chance = end.Beats(p.cost(goal))
 		if _, fixed := p.target(); fixed {
-			w.Chance = c.Reach(p.cost(goal), p.steps(), &p.Known)
+			w.Chance = c.Reach(p.cost(goal), p.steps, &p.Known)
 		}
 	}
 	if step >= w.NextClaim {
 		w.NextClaim = times(2, step)
-		if w.NextClaim < p.steps() {
+		if w.NextClaim < p.steps {
 			w.Claims = append(w.Claims, c.At(w.NextClaim, &p.Known).Claim())
 		}
 		w.Claims = append(w.Claims, end.Claim())
@@ -119,7 +119,7 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 		return why, false
 	}
 	low, high := end.Interval(curve.Nominal)
-	text = fmt.Sprintf("%s %.4g at step %d, from %.4g to %.4g at 90 %%", p.metricName(), end.Median(), p.steps(), low, high)
+	text = fmt.Sprintf("%s %.4g at step %d, from %.4g to %.4g at 90 %%", p.metricName(), end.Median(), p.steps, low, high)
 	if !math.IsNaN(goal) {
 		text += fmt.Sprintf("; a chance of %.2g to beat %.6g (%s)", w.Chance, p.cost(goal), what)
 	}

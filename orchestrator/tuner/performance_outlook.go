@@ -17,7 +17,7 @@ const (
 // because the trials that end first are the short ones, and more trials are trained to the end once forecasts are
 // trusted.
 func (p *performance) outlook() Outlook {
-	return longSide(p.limit(), len(p.trials), p.Ended, p.EndedSteps, p.steps())
+	return longSide(p.limit(), len(p.trials), p.Ended, p.EndedSteps, p.steps)
 }
 
 // longSide returns the outlook of a sweep of at most n trials (0 for no limit). begun trials have begun, and ended of

@@ -75,13 +75,13 @@ func (p *performance) merit(w *watched) float64 {
 	if math.IsNaN(chance) {
 		chance = 0
 	}
-	return chance / float64(max(1, p.steps()-w.Step))
+	return chance / float64(max(1, p.steps-w.Step))
 }
 
 // newTrialMerit returns the merit of a new trial: the probability that a new draw is the best so far, divided by the
 // average steps of the trials that ended.
 func (p *performance) newTrialMerit() float64 {
-	each := float64(p.steps())
+	each := float64(p.steps)
 	if p.Ended > 0 {
 		each = max(1, float64(p.EndedSteps)/float64(p.Ended))
 	}
@@ -118,7 +118,7 @@ func (p *performance) ask(n int) error {
 		if p.trials[t].phase != ready {
 			continue
 		}
-		p.resume(t, p.Done, fmt.Sprintf("the sweep was extended to %s", count(int(p.steps()), "step")))
+		p.resume(t, p.Done, fmt.Sprintf("the sweep was extended to %s", count(int(p.steps), "step")))
 		n--
 	}
 	for n > 0 {

@@ -3,6 +3,7 @@ package tuner
 import (
 	"fmt"
 
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -16,22 +17,39 @@ import (
 // one, continue. Additional trials join the first rung if it is still undecided, and otherwise form a new bracket.
 type successiveHalving struct{}
 
-func newSuccessiveHalving(c *core) (rules, error) { return startHalving(c, successiveHalving{}) }
+func successiveHalvingKind() *kind {
+	return &kind{
+		name:  "successive_halving",
+		fresh: func(c *core) (rules, error) { return startHalving(c, successiveHalving{}) },
+		bare:  func(c *core) (rules, error) { return &halving{core: c, design: successiveHalving{}}, nil },
+		check: checkSuccessiveHalving,
+		raise: func(spec *outbidv1.SweepSpec, n int32) error {
+			set := spec.GetTuner().GetSuccessiveHalving()
+			set.Trials = max(n, set.GetTrials())
+			return nil
+		},
+		growth: func(t *outbidv1.Tuner) (rung, factor int64) {
+			if set := t.GetSuccessiveHalving(); set.GetGrow() {
+				return set.GetMinSteps(), int64(set.GetEta())
+			}
+			return 0, 0
+		},
+		rule: true, Traits: Traits{Rungs: Phases},
+	}
+}
 
-func bareSuccessiveHalving(c *core) (rules, error) {
-	return &halving{core: c, design: successiveHalving{}}, nil
+func checkSuccessiveHalving(t *outbidv1.Tuner, _ *space.Space) error {
+	set := t.GetSuccessiveHalving()
+	if set.GetTrials() > 0 {
+		return nil // then brackets checks that they are enough
+	}
+	return checkFirstRung("successive_halving", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
 }
 
 func (successiveHalving) brackets(s Settings) ([]bracket, error) {
-	set := s.Spec.GetTuner().GetSuccessiveHalving()
-	low, eta, err := checkRungs("successive_halving", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
-	if err != nil {
-		return nil, err
-	}
-	if set.GetTrials() < 0 {
-		return nil, fmt.Errorf("tuner.successive_halving.trials: %d is negative; use 0 for eta^(rungs-1)", set.GetTrials())
-	}
-	levels := risingLevels(low, set.GetMaxSteps(), eta)
+	set := s.withDefaults().GetSuccessiveHalving()
+	eta := int64(set.GetEta())
+	levels := risingLevels(set.GetMinSteps(), set.GetMaxSteps(), eta)
 	least := power(eta, len(levels)-1)
 	n := int64(set.GetTrials())
 	if n == 0 {
@@ -45,10 +63,6 @@ func (successiveHalving) brackets(s Settings) ([]bracket, error) {
 
 // enough checks that at least one trial reaches the last rung.
 func enough(n, least int64, rungs int, spec *outbidv1.SweepSpec) error {
-	if least > maxTrials {
-		return fmt.Errorf("tuner.successive_halving.min_steps: %d rungs need %d trials, the most is %d; "+
-			"raise min_steps or eta", rungs, least, maxTrials)
-	}
 	if n < least {
 		return fmt.Errorf("tuner.successive_halving.trials: %d is too few for %d rungs; the least is %d, or raise "+
 			"min_steps", n, rungs, least)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -103,17 +104,14 @@ type Growth struct {
 }
 
 func growthOf(s *outbidv1.SweepSpec) Growth {
-	set := s.GetTuner().GetSuccessiveHalving()
-	if !set.GetGrow() {
-		return Growth{}
-	}
-	return Growth{Rung: max(1, set.GetMinSteps()), Factor: int64(cmp.Or(set.GetEta(), 3))}
+	rung, factor := tuner.Growth(s.GetTuner())
+	return Growth{Rung: rung, Factor: factor}
 }
 
 // mostGrown limits the devices of a trial whose demand grows, like the limit in package spec.
 const mostGrown = 4096
 
-// DemandUntil returns the demand of a trial that trains until a step. In successive halving with growth, the maximum
+// DemandUntil returns the demand of a trial that trains until a step. With growth, the maximum
 // number of devices grows by the same factor as the steps from rung to rung, as the number of trials falls.
 func (t *Terms) DemandUntil(step int64) cluster.Demand {
 	d := t.Demand
