@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Regenerates the Go code beside the .proto files and the Python code in the SDK. Needs protoc-gen-go,
+# Regenerates the Go code beside the .proto files, the Python code in the SDK, and the reference of tuners. Needs protoc-gen-go,
 # protoc-gen-go-grpc and protoc-gen-grpc-gateway on the PATH, and a Python with grpcio-tools and mypy-protobuf as $PYTHON.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -13,3 +13,8 @@ protos=(outbid/v1/*.proto)
 "${PYTHON:-python3}" -m grpc_tools.protoc -I. --python_out="$out" --mypy_out="$out" "${protos[@]}"
 "${PYTHON:-python3}" -m grpc_tools.protoc -I. --grpc_python_out="$out" --mypy_grpc_out="$out" \
   outbid/v1/service.proto outbid/v1/plugin.proto
+descriptors=$(mktemp)
+trap 'rm -f "$descriptors"' EXIT
+"${PYTHON:-python3}" -m grpc_tools.protoc -I. --include_imports --include_source_info --descriptor_set_out="$descriptors" \
+  "${protos[@]}"
+"${PYTHON:-python3}" tuners.py "$descriptors" "$out/outbid" ../docs/reference

@@ -76,24 +76,26 @@ if TYPE_CHECKING:
         when,
     )
     from outbid._search.sweep import Preview, Sweep
-    from outbid._search.tuners import (
+    from outbid._search.tuner_classes import (
         ASHA,
-        CMAES,
-        GP,
-        NSGA2,
         PBT,
-        TPE,
         Bayes,
         FreezeThaw,
         Grid,
         Hyperband,
         Median,
-        Model,
         PerformanceCurve,
-        Plugin,
         Random,
         Sobol,
         SuccessiveHalving,
+    )
+    from outbid._search.tuners import (
+        CMAES,
+        GP,
+        NSGA2,
+        TPE,
+        Model,
+        Plugin,
         Tuner,
     )
     from outbid._training.config import Config
@@ -153,24 +155,26 @@ _HOMES = {
     "_search.sweep": ("Preview", "Sweep"),
     "_client.tenant": ("Tenant", "TenantLimit"),
     "_training.trial": ("Device", "Fork", "Trial"),
-    "_search.tuners": (
+    "_search.tuner_classes": (
         "ASHA",
-        "CMAES",
-        "GP",
-        "NSGA2",
         "PBT",
-        "TPE",
         "Bayes",
         "FreezeThaw",
         "Grid",
         "Hyperband",
         "Median",
-        "Model",
         "PerformanceCurve",
-        "Plugin",
         "Random",
         "Sobol",
         "SuccessiveHalving",
+    ),
+    "_search.tuners": (
+        "CMAES",
+        "GP",
+        "NSGA2",
+        "TPE",
+        "Model",
+        "Plugin",
         "Tuner",
     ),
 }

@@ -46,7 +46,8 @@ from outbid._search.resources import (
 from outbid._search.rung import Rung
 from outbid._search.space import Space, fill_space, to_value
 from outbid._search.stopping import Stop, Stopping, stopping
-from outbid._search.tuners import Random, Tuner
+from outbid._search.tuner_classes import Random
+from outbid._search.tuners import Tuner
 from outbid._search.warm_start import WarmStart, check_earlier, fill_points, start_warm
 from outbid._training.loop_check import endless_steps
 from outbid.v1 import sweep_pb2 as pb

@@ -22,7 +22,7 @@ from outbid._core.errors import OutbidError
 from outbid._search.resources import Resources
 from outbid._search.space import constant
 from outbid._search.sweep import Sweep
-from outbid._search.tuners import Random
+from outbid._search.tuner_classes import Random
 from outbid.ray._lease_process import hold
 
 _log = logging.getLogger("outbid.ray")

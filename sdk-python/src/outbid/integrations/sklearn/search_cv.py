@@ -31,7 +31,8 @@ except ImportError:  # the class below raises this error
 else:
     _MISSING = ""
 
-from outbid._search.tuners import Bayes, Model, Random, Tuner
+from outbid._search.tuner_classes import Bayes, Random
+from outbid._search.tuners import Model, Tuner
 
 if TYPE_CHECKING:
     from outbid._results.result import Result
