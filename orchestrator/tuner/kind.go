@@ -74,6 +74,7 @@ func kinds() []*kind {
 		hyperbandKind(),
 		ashaKind(),
 		medianKind(),
+		patientKind(),
 		performanceKind(),
 		freezeKind(),
 		pbtKind(),

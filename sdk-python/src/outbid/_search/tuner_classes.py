@@ -244,3 +244,24 @@ class Bayes(Tuner):
     max_steps: int = 0
 
     _kind: ClassVar[str] = "bayes"
+
+
+@hinted_class
+@dataclass(frozen=True)
+class Patient(Sampled):
+    """Stops a trial whose best value has not improved for a number of steps, like Optuna's PatientPruner.
+
+    A trial is compared only with itself. This suits sweeps of few trials, and trials that overfit.
+
+    - `max_steps`: Maximum number of steps of a trial.
+    - `patience`: Number of steps without an improvement after which a trial is stopped.
+    - `min_delta`: By how much the metric must be better to count as an improvement.
+    - `sampler`: How configurations are drawn.
+    """
+
+    max_steps: int
+    patience: int
+    min_delta: float = 0
+    sampler: Sampler = "random"
+
+    _kind: ClassVar[str] = "patient"

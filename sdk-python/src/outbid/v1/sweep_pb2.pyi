@@ -547,6 +547,7 @@ class Tuner(google.protobuf.message.Message):
     PERFORMANCE_CURVE_FIELD_NUMBER: builtins.int
     FREEZE_THAW_FIELD_NUMBER: builtins.int
     BAYES_FIELD_NUMBER: builtins.int
+    PATIENT_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     POINTS_FIELD_NUMBER: builtins.int
     seed: builtins.int
@@ -578,6 +579,8 @@ class Tuner(google.protobuf.message.Message):
     @property
     def bayes(self) -> Global___BayesianSearch: ...
     @property
+    def patient(self) -> Global___Patient: ...
+    @property
     def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
         """The first configurations to try, in order, before any are drawn. Missing parameters are drawn at random."""
 
@@ -596,15 +599,16 @@ class Tuner(google.protobuf.message.Message):
         performance_curve: Global___PerformanceCurve | None = ...,
         freeze_thaw: Global___FreezeThaw | None = ...,
         bayes: Global___BayesianSearch | None = ...,
+        patient: Global___Patient | None = ...,
         seed: builtins.int | None = ...,
         points: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes", "patient"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner
 
@@ -975,6 +979,39 @@ class FreezeThaw(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps", "min_steps", b"min_steps", "poor", b"poor", "sampler", b"sampler"]) -> None: ...
 
 Global___FreezeThaw: typing_extensions.TypeAlias = FreezeThaw
+
+@typing.final
+class Patient(google.protobuf.message.Message):
+    """Stops a trial whose best value has not improved for a number of steps, like Optuna's PatientPruner.
+
+    A trial is compared only with itself. This suits sweeps of few trials, and trials that overfit.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_STEPS_FIELD_NUMBER: builtins.int
+    PATIENCE_FIELD_NUMBER: builtins.int
+    MIN_DELTA_FIELD_NUMBER: builtins.int
+    SAMPLER_FIELD_NUMBER: builtins.int
+    max_steps: builtins.int
+    """Maximum number of steps of a trial."""
+    patience: builtins.int
+    """Number of steps without an improvement after which a trial is stopped."""
+    min_delta: builtins.float
+    """By how much the metric must be better to count as an improvement."""
+    sampler: builtins.str
+    """How configurations are drawn."""
+    def __init__(
+        self,
+        *,
+        max_steps: builtins.int = ...,
+        patience: builtins.int = ...,
+        min_delta: builtins.float = ...,
+        sampler: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps", "min_delta", b"min_delta", "patience", b"patience", "sampler", b"sampler"]) -> None: ...
+
+Global___Patient: typing_extensions.TypeAlias = Patient
 
 @typing.final
 class PluginTuner(google.protobuf.message.Message):

@@ -611,6 +611,13 @@ export interface Parameter {
   when?: Condition | null;
 }
 
+export interface Patient {
+  max_steps: string;
+  patience: string;
+  min_delta: Float;
+  sampler: string;
+}
+
 export interface Pbt {
   max_steps: string;
   population: number;
@@ -1111,6 +1118,7 @@ export interface Tuner {
   performance_curve?: PerformanceCurve | null;
   freeze_thaw?: FreezeThaw | null;
   bayes?: BayesianSearch | null;
+  patient?: Patient | null;
   seed?: string;
   points: Record<string, unknown>[];
 }
