@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -14,8 +15,11 @@ from outbid.v1 import options_pb2
 _WHOLE = (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64)
 
 
-def fill(tuner: object, message: Message) -> None:
-    """Check a tuner's attributes and write them into the message of the same fields."""
+def fill(tuner: object, message: Message, sampler: Callable[[str, Any, list[str]], str]) -> None:
+    """Check a tuner's attributes and write them into the message of the same fields.
+
+    `sampler` returns the server's word for a sampler, of the name, the value and the server's words.
+    """
     message.SetInParent()
     for field in message.DESCRIPTOR.fields:
         about = field.GetOptions().Extensions[options_pb2.setting]
@@ -54,19 +58,6 @@ def one_of(name: str, value: str, allowed: list[str]) -> str:
         words = " or ".join(repr(word) for word in allowed)
         raise ValueError(f"{name} must be {words}, got {value!r}")
     return value
-
-
-def sampler(name: str, value: Any, words: list[str]) -> str:
-    """Return the server's sampler: a word of its own, or "random" for one of Optuna's, which are added later."""
-    from outbid._search.tuners import NAMES, Model
-
-    if isinstance(value, Model):
-        return "random"
-    if isinstance(value, type) and issubclass(value, Model):
-        raise TypeError(f"{name} is the class; write ob.{value.__name__}()")
-    validation.text(name, value, "a name such as 'sobol', or one that learns, such as ob.TPE()")
-    one_of(name, value, [*words, *NAMES])
-    return str(value) if value in words else "random"
 
 
 def _steps(tuner: object, about: options_pb2.Setting, name: str, value: Any) -> int:

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from outbid._core import validation
 from outbid._core.name_hints import hinted_class
 from outbid._results.model import flatten
-from outbid._search import tuner_settings
 from outbid._search.space import to_value
-from outbid._search.tuner_settings import count
+from outbid._search.tuner_settings import count, fill, one_of
 from outbid.v1 import sweep_pb2 as pb
 
 
@@ -40,7 +39,7 @@ class Tuner:
     def _fill(self, message: pb.Tuner) -> None:
         if not self._kind:
             raise NotImplementedError
-        tuner_settings.fill(self, getattr(message, self._kind))
+        fill(self, getattr(message, self._kind), _own_sampler)
 
 
 @hinted_class
@@ -127,6 +126,17 @@ NAMES: dict[str, type[Model]] = {kind._name: kind for kind in (TPE, GP, CMAES, N
 
 Sampler: TypeAlias = Literal["random", "sobol", "tpe", "gp", "cmaes", "nsga2"] | Model
 """How configurations are drawn: independently, by a low-discrepancy sequence, or by one of Optuna's samplers."""
+
+
+def _own_sampler(name: str, value: Any, words: list[str]) -> str:
+    """Return the server's sampler: a word of its own, or "random" for one of Optuna's, which are added later."""
+    if isinstance(value, Model):
+        return "random"
+    if isinstance(value, type) and issubclass(value, Model):
+        raise TypeError(f"{name} is the class; write ob.{value.__name__}()")
+    validation.text(name, value, "a name such as 'sobol', or one that learns, such as ob.TPE()")
+    one_of(name, value, [*words, *NAMES])
+    return str(value) if value in words else "random"
 
 
 @hinted_class

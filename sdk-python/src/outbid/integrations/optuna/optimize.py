@@ -29,7 +29,7 @@ from outbid._core.user_warning import warn_user
 from outbid._results.model import TrialResult, Update
 from outbid._search.resources import Resources, duration
 from outbid._search.sweep import Sweep
-from outbid._search.tuners import Random
+from outbid._search.tuner_classes import Random
 from outbid.integrations.optuna.object_storage import keeping
 from outbid.integrations.optuna.study_copy import Following
 from outbid.integrations.optuna.sweep_study import kept, to_study, unannounced
