@@ -16,9 +16,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
-	"github.com/outbid-dev/outbid/orchestrator/policy/house"
 	"github.com/outbid-dev/outbid/orchestrator/policy/oasis"
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched"
+	"github.com/outbid-dev/outbid/orchestrator/policy/outbid"
 	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
@@ -39,7 +39,7 @@ func makers() map[string]maker {
 		"hived":                    hived.New,
 		"oasis":                    oasis.New,
 		"ogasched":                 ogasched.New,
-		"outbid":                   house.New,
+		"outbid":                   outbid.New,
 		"rrh":                      rrh.New,
 		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },
 		"fifo-perf":                func(o *policy.Options) policy.Policy { return rounds.New("fifo-perf", o) },

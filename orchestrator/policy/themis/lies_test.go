@@ -7,7 +7,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/house"
+	"github.com/outbid-dev/outbid/orchestrator/policy/outbid"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -22,9 +22,9 @@ type mechanism struct {
 func mechanisms() map[string]mechanism {
 	return map[string]mechanism{
 		"themis":                  {func(o *policy.Options) policy.Policy { return themis.New(o) }, 1},
-		"outbid":                  {house.New, 1},
-		"outbid, two tenants":     {house.New, 2},
-		"outbid, a tenant an app": {house.New, 8},
+		"outbid":                  {outbid.New, 1},
+		"outbid, two tenants":     {outbid.New, 2},
+		"outbid, a tenant an app": {outbid.New, 8},
 	}
 }
 

@@ -1,4 +1,4 @@
-package house_test
+package outbid_test
 
 import (
 	"fmt"

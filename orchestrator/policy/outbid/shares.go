@@ -1,4 +1,4 @@
-package house
+package outbid
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-// Package house is the policy `outbid`, which combines ideas of five papers.
+// Package outbid is the policy of that name, which combines ideas of five papers.
 //
 // A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one
 // to the tenant that has had the least of its share, at most as many as it asks for, and first to tenants below their
@@ -14,7 +14,7 @@
 //
 // With one tenant, no utility and no trial that may be forked, a round is Themis's, except that leftovers of unlike
 // devices are assigned by measured rates (Hadar).
-package house
+package outbid
 
 import (
 	"encoding/json"

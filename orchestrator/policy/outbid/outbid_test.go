@@ -1,4 +1,4 @@
-package house_test
+package outbid_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/house"
+	"github.com/outbid-dev/outbid/orchestrator/policy/outbid"
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -22,7 +22,7 @@ func create(t *testing.T, pairs ...string) policy.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := house.New(o)
+	p := outbid.New(o)
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func create(t *testing.T, pairs ...string) policy.Policy {
 
 func TestOutbidKeepsTheRules(t *testing.T) {
 	t.Parallel()
-	policytest.Run(t, func() policy.Policy { return house.New(policy.NewOptions(nil)) })
+	policytest.Run(t, func() policy.Policy { return outbid.New(policy.NewOptions(nil)) })
 }
 
 // drawn returns nodes of one or two types, and sweeps of some tenants, determined by the seed.
