@@ -33,15 +33,17 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	promtool=$$(.ci/tool promtool || echo "no promtool: the tests of the alerts are skipped" >&2); \
 	natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
-	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
+	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
 .PHONY: help build wheel test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/outbid
+build: ## build bin/outbid, and bin/outbid-lab, which can also compare policies
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.revision=$(REVISION)" -o bin/outbid .
+	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$$(cat VERSION)$(if $(REVISION),+$(REVISION))" \
+	  -o bin/outbid-lab ./orchestrator/lab/outbid-lab
 
 wheel: ## build this machine's wheel into build/wheel, with the binary inside; PLATFORMS=all: those for Linux and macOS, and the source distribution
 	REVISION=$(REVISION) .ci/wheel $(PLATFORMS)
@@ -77,7 +79,7 @@ test-browser: build ## run the tests of the dashboard in a real browser, Chromiu
 	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
-	export OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid; $(GO_TEST) -count 1 -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
+	export OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab; $(GO_TEST) -count 1 -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
 
 lint: build ## check style, and that everything builds for macOS: golangci-lint, go vet, gofumpt, buf, ruff, mypy
 	$$(.ci/tool golangci-lint) run ./...

@@ -31,5 +31,5 @@ func main() {
 	if cli.Subreaper() {
 		return
 	}
-	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, version()))
+	os.Exit(cli.Main(context.Background(), cli.Product(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, version()))
 }

@@ -23,7 +23,7 @@ import (
 // must not start goroutines themselves.
 var computeAlone = []string{
 	"orchestrator/sim",       // uses control's Core, not its Loop, and ledgers in memory
-	"orchestrator/sim/study", // the same
+	"orchestrator/lab/study", // the same
 	"orchestrator/tuner",     // names the plugins' package, but opens no plugin
 }
 

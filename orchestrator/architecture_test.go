@@ -12,7 +12,7 @@ import (
 var (
 	pureRooms = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
-		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
+		"orchestrator/agent", "orchestrator/policy", "orchestrator/lab/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
 		"orchestrator/limits",
 	}
 	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
@@ -151,14 +151,19 @@ func walls() []wall {
 			why: "a worker reads orders, never state",
 		},
 		{
-			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("sim", "cli"),
+			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("sim", "cli", "lab"),
 			to:  orchestratorRooms("sim"),
-			why: "only the command line and tests may import sim",
+			why: "only the command line, the lab and tests may import sim",
 		},
 		{
-			from: []string{"orchestrator", "worker"}, except: []string{"orchestrator/cli"},
+			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "lab"),
 			to:    orchestratorRooms("cli"),
 			tests: true, why: "the command line stands on top of everything",
+		},
+		{
+			from: []string{".", "orchestrator", "worker", "proto", "examples"}, except: orchestratorRooms("lab"),
+			to:  orchestratorRooms("lab"),
+			why: "the product does not contain what only comparisons need",
 		},
 		{
 			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "server", "endtoend"),

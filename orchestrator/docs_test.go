@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/cli"
+	labcli "github.com/outbid-dev/outbid/orchestrator/lab/cli"
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
 // shown is a line of a shell block in a Markdown file.
@@ -70,11 +72,15 @@ func commands(line string) [][]string {
 	return found
 }
 
-// help returns the output of `outbid WORDS --help`.
+// help returns the output of `PROGRAM WORDS --help`, where the program is outbid or outbid-lab.
 func help(t *testing.T, words []string) string {
 	t.Helper()
+	edition := cli.Product()
+	if words[0] == "outbid-lab" {
+		edition = labcli.Edition(experiment.Simulate)
+	}
 	var out bytes.Buffer
-	code := cli.Main(t.Context(), append(slices.Clone(words), "--help"), strings.NewReader(""), &out, &out,
+	code := cli.Main(t.Context(), edition, append(slices.Clone(words[1:]), "--help"), strings.NewReader(""), &out, &out,
 		func(string) string { return "" }, "test")
 	if code != 0 {
 		return ""
@@ -88,7 +94,8 @@ func TestShownCommandsExist(t *testing.T) {
 	said := helps{}
 	for _, s := range shownLines(t) {
 		for _, cmd := range commands(s.line) {
-			if name := filepath.Base(cmd[0]); name != "outbid" || strings.Contains(cmd[0], "=") {
+			name := filepath.Base(cmd[0])
+			if name != "outbid" && name != "outbid-lab" || strings.Contains(cmd[0], "=") {
 				continue
 			}
 			// The command, and the subcommand if it has any.
@@ -99,8 +106,8 @@ func TestShownCommandsExist(t *testing.T) {
 				}
 				path = append(path, w)
 			}
-			text := said.of(t, path)
-			if text == "" || len(path) > 0 && !strings.Contains(text, "outbid "+strings.Join(path, " ")) {
+			text := said.of(t, append([]string{name}, path...))
+			if text == "" || len(path) > 0 && !strings.Contains(text, name+" "+strings.Join(path, " ")) {
 				t.Errorf("%s shows %q, but there is no command %q", s.file, s.line, strings.Join(path, " "))
 				continue
 			}
@@ -200,10 +207,10 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// isGenerated reports whether a page is written from code and may have any size.
+// isGenerated reports whether a page is written from code, in whole or for the most part, and may have any size.
 func isGenerated(path string) bool {
 	return strings.HasPrefix(path, "docs/reference/sdk/") ||
-		slices.Contains([]string{"docs/reference/cli.md", "docs/reference/sdk.md", "docs/reference/policies.md", "docs/reference/tuners.md"}, path)
+		slices.Contains([]string{"docs/reference/cli.md", "docs/reference/lab.md", "docs/reference/sdk.md", "docs/reference/policies.md", "docs/reference/tuners.md"}, path)
 }
 
 // TestPagesAreShort keeps every hand-written page readable in one sitting.

@@ -9,10 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbid-dev/outbid/orchestrator/cli"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
+	labcli "github.com/outbid-dev/outbid/orchestrator/lab/cli"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
-var update = flag.Bool("update", false, "write the generated parts of docs/reference/policies.md and docs/develop/add-a-policy.md")
+var update = flag.Bool("update", false, "write the generated parts of pages")
 
 // checkGenerated checks that text is between two marks of a page. With -update it writes it there.
 func checkGenerated(t *testing.T, name, mark, text string) {
@@ -46,28 +51,32 @@ func between(t *testing.T, name, page, mark, text string) string {
 	return before + open + text + end + after
 }
 
-// optionTable lists the options of every policy; policies with the same options share their rows.
-func optionTable() string {
+// optionTable lists the options of every policy of a registry except those of another; policies with the same options
+// share their rows. Policies without options are listed if there is no other registry.
+func optionTable(of, except registry.Registry) string {
 	var b strings.Builder
 	b.WriteString("| policy | option | default | meaning |\n|---|---|---|---|\n")
+	options := func(name string) []policy.Option {
+		return slices.DeleteFunc(of.Options(name), func(o policy.Option) bool { return except.HasOption(name, o.Name) })
+	}
 	told := map[string]bool{}
-	for _, name := range registry.Names() {
-		if told[name] {
+	for _, name := range of.Names() {
+		own := options(name)
+		if told[name] || len(own) == 0 && !except.Empty() {
 			continue
 		}
-		options := registry.Options(name)
 		var alike []string
-		for _, other := range registry.Names() {
-			if slices.Equal(registry.Options(other), options) {
+		for _, other := range of.Names() {
+			if slices.Equal(options(other), own) {
 				told[other] = true
 				alike = append(alike, "`"+other+"`")
 			}
 		}
 		who := strings.Join(alike, ", ")
-		if len(options) == 0 {
+		if len(own) == 0 {
 			fmt.Fprintf(&b, "| %s | none | | |\n", who)
 		}
-		for _, o := range options {
+		for _, o := range own {
 			value := ""
 			if o.Default != "" {
 				value = "`" + o.Default + "`"
@@ -87,5 +96,7 @@ func TestGeneratedPartsAreFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkGenerated(t, "docs/develop/add-a-policy.md", "example", "```go\n"+string(example)+"```\n")
-	checkGenerated(t, "docs/reference/policies.md", "options", optionTable())
+	checkGenerated(t, "docs/reference/policies.md", "options", optionTable(registry.Product(), registry.Registry{}))
+	checkGenerated(t, "docs/reference/lab.md", "lab-options", optionTable(lab.Policies(), registry.Product()))
+	checkGenerated(t, "docs/reference/lab.md", "lab-commands", cli.CommandReference(labcli.Edition(experiment.Simulate), "sim", "study"))
 }

@@ -8,6 +8,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -15,21 +16,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
-// Main runs the command line with args (without the program's name) and returns the exit code: 0 for success, 1 for a
+// Main runs the command line of an edition with args (without the program's name) and returns the exit code: 0 for success, 1 for a
 // failure, 2 for bad usage or input, 3 if a followed sweep was stopped, 4 if no server answers, 130 if interrupted.
 // getenv looks up an environment variable. version is the version of this build.
-func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer,
+func Main(ctx context.Context, edition Edition, args []string, stdin io.Reader, stdout, stderr io.Writer,
 	getenv func(string) string, version string,
 ) int {
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, version: version,
 		term: openTerminal(stdin, stdout, stderr, getenv),
-		now:  time.Now, interrupts: osInterrupts, simulate: experiment.Simulate,
-		browse: openBrowser,
+		now:  time.Now, interrupts: osInterrupts, browse: openBrowser, edition: edition,
 	}
 	return a.run(ctx, args)
 }
@@ -44,10 +42,9 @@ type app struct {
 	now            func() time.Time
 	// interrupts starts to deliver Ctrl-C and SIGTERM until stop is called.
 	interrupts func() (signals <-chan os.Signal, stop func())
-	// simulate runs a policy on a trace.
-	simulate experiment.Engine
 	// browse opens a URL in this machine's browser.
-	browse func(ctx context.Context, link string) error
+	browse  func(ctx context.Context, link string) error
+	edition Edition
 
 	opts globalOptions
 	// started is set when a command's own code starts. An error before that is bad usage.
@@ -69,7 +66,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	code, line := explain(err)
 	if line != "" {
-		_, _ = io.WriteString(a.stderr, "outbid: "+line+"\n")
+		_, _ = io.WriteString(a.stderr, a.edition.Name+": "+line+"\n")
 	}
 	return code
 }
@@ -77,7 +74,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 // rootCommand returns `outbid` with all commands.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "outbid",
+		Use:   a.edition.Name,
 		Short: "Tune hyperparameters on shared GPUs",
 		Long: `Outbid tunes hyperparameters on shared, mixed GPU clusters.
 
@@ -97,6 +94,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetHelpCommand(helpCommand(root))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)))
 	a.globalFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupEveryday, Title: "Everyday:"},
@@ -117,11 +115,17 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	add(groupSweeps, a.submitCommand(), a.pauseCommand(), a.resumeCommand(), a.extendCommand(), a.deleteCommand())
 	add(groupResults, a.averageCommand(), a.soupCommand(), a.exportCommand(), a.auctionCommand(), a.pricesCommand())
 	add(groupServer, a.serverCommands()...)
-	add(groupSimulation, a.simCommand(), a.studyCommand(), a.replayCommand())
+	add(groupSimulation, a.simCommand(), a.replayCommand())
+	if a.edition.Commands != nil {
+		add(groupSimulation, a.edition.Commands()...)
+	}
 	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
 	a.markStarted(root)
 	return root
 }
+
+// helpColumns is the width of the list of flags in help texts.
+const helpColumns = 100
 
 const (
 	groupEveryday   = "everyday"

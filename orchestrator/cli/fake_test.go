@@ -24,7 +24,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -473,7 +472,7 @@ func newTestApp(stdin io.Reader, env map[string]string) *testApp {
 		stdin: stdin, stdout: t.out, stderr: t.err, version: "test", now: noon,
 		getenv:     func(name string) string { return env[name] },
 		term:       terminal{size: func() (int, int) { return 80, 24 }},
-		interrupts: func() (<-chan os.Signal, func()) { return t.signals, func() {} }, simulate: experiment.Simulate,
+		interrupts: func() (<-chan os.Signal, func()) { return t.signals, func() {} }, edition: Product(),
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,18 @@ func (a *app) docsCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// CommandReference returns the documentation of some commands of an edition as Markdown.
+func CommandReference(e Edition, names ...string) string {
+	root := (&app{edition: e}).rootCommand()
+	var b strings.Builder
+	for _, cmd := range root.Commands() {
+		if slices.Contains(names, cmd.Name()) {
+			writeCommand(&b, cmd)
+		}
+	}
+	return b.String()
 }
 
 // reference returns the documentation of the whole command line as Markdown.

@@ -66,6 +66,20 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	}
 }
 
+// The help of serve fits on two screens.
+func TestHelpOfServeIsShort(t *testing.T) {
+	t.Parallel()
+	app := newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "serve", "--help"), exitOK)
+	lines := 0
+	for line := range strings.Lines(app.out.String()) {
+		lines += max(1, (len(line)+helpColumns-1)/helpColumns)
+	}
+	if lines > 100 {
+		t.Errorf("it has %d lines of %d columns", lines, helpColumns)
+	}
+}
+
 // shellWords splits a command like a shell: quoted text is one word. TestExamplesParse uses it to check that every example
 // names an existing command and its flags.
 func shellWords(text string) []string {

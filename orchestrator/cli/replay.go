@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
@@ -63,13 +62,13 @@ prints its assumptions.`,
 	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/reference/policies.md")
 	f.BoolVar(&o.timeless, "no-times", false, "print 0 for results that vary between runs (times of decisions, memory)")
 	outputFlag(cmd, &o.out)
-	complete(cmd, "policy", registry.Names()...)
+	complete(cmd, "policy", a.edition.Policies.Names()...)
 	return cmd
 }
 
 // replayOwn lets each policy of the ledger repeat its own decisions.
 func (a *app) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	found, err := experiment.DecideAgain(ctx, l, o.options)
+	found, err := experiment.DecideAgain(ctx, a.edition.Policies, l, o.options)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func orNothing(decision string) string {
 
 // replayOthers reruns the ledger's sweeps under its own policy and others.
 func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	again, err := experiment.NewRerun(ctx, l, o.policies, o.options)
+	again, err := experiment.NewRerun(ctx, a.edition.Policies, l, o.policies, o.options)
 	if err != nil {
 		return err
 	}

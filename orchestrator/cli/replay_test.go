@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger/ledgertest"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
@@ -44,7 +45,7 @@ func simLedger(t *testing.T, policy string, args ...string) string {
 
 func TestReplayDecidesTheSame(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{"fifo", "drf", "tiresias", "gavel-las", "gandiva-fair", "themis"} {
+	for _, policy := range []string{"fifo", "drf", "tiresias", "las", "hadar", "themis"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			code, out, errs := runReplay(t, "replay", simLedger(t, policy), "-o", "jsonl")
@@ -136,7 +137,10 @@ func TestReplayOfWhatIsNoLedger(t *testing.T) {
 func TestReplayOfAReleasedLedger(t *testing.T) {
 	t.Parallel()
 	text := ledgertest.Unzipped(t, "../ledger/testdata/1.0.0-rc.1/ledger.jsonl.gz")
-	code, out, errs := runReplay(t, "replay", writeFile(t, "released.jsonl", string(text)), "-o", "jsonl")
+	a := newTestApp(nil, nil)
+	a.edition.Policies = lab.Policies() // its server recorded options that only the lab has now
+	code := a.run(t.Context(), []string{"replay", writeFile(t, "released.jsonl", string(text)), "-o", "jsonl"})
+	out, errs := a.out.String(), a.err.String()
 	var got experiment.Decided
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || got.Differing != 0 || got.Decisions < 50 {
 		t.Fatalf("exit code %d: %s %s %v", code, out, errs, err)

@@ -33,7 +33,7 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
   outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --keys .outbid/keys
-  outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tls-cert tls/cert.pem --tls-key tls/key.pem --tokens tokens`,
+  outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tokens tokens --tls-cert tls/cert.pem --tls-key tls/key.pem`,
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
@@ -58,7 +58,7 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 			})
 		},
 	}
-	commonFlags(cmd, &o)
+	a.commonFlags(cmd, &o)
 	natsFlags(cmd, &o.NATS)
 	f := cmd.Flags()
 	f.StringVar(&o.NATS.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")

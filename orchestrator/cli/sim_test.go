@@ -65,7 +65,7 @@ func devicesOf(nodes []cluster.Node) (n int) {
 func runSimCommand(t *testing.T, args ...string) (code int, out, errs string, asked []experiment.Request) {
 	t.Helper()
 	a := newTestApp(nil, nil)
-	a.simulate = fakeEngine(&asked)
+	a.edition.Simulate = fakeEngine(&asked)
 	code = a.run(t.Context(), append([]string{"sim"}, args...))
 	return code, a.out.String(), a.err.String(), asked
 }
@@ -75,7 +75,7 @@ func TestSimPrintsALineForEachPolicy(t *testing.T) {
 	file := writeFile(t, "jobs.csv", simJobs)
 	dir := t.TempDir()
 	code, out, errs, asked := runSimCommand(t, "--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo,drf", "-o", "json", "--seed", "3",
-		"--events", filepath.Join(dir, "e.jsonl"), "--plots", filepath.Join(dir, "figures"), "--save-trace", filepath.Join(dir, "t.jsonl"))
+		"--events", filepath.Join(dir, "e.jsonl"))
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
@@ -99,14 +99,14 @@ func TestSimPrintsALineForEachPolicy(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, r := range asked {
-		if r.Seed != 3 || len(r.Nodes) != 2 || r.Bars == 0 || r.RestartDelay.Seconds() != 10 {
+		if r.Seed != 3 || len(r.Nodes) != 2 || r.Bars != 0 || r.RestartDelay.Seconds() != 10 {
 			t.Errorf("asked for %+v", r)
 		}
 		if p, err := r.Policy.New(); err != nil || p.Name() != r.Policy.Name {
 			t.Errorf("policy %s: %v", r.Policy.Name, err)
 		}
 	}
-	for _, name := range []string{"e-fifo.jsonl", "e-drf.jsonl", "t.jsonl", "figures/jct.svg", "figures/rho.png", "figures/gantt-drf.svg"} {
+	for _, name := range []string{"e-fifo.jsonl", "e-drf.jsonl"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -133,63 +133,24 @@ func TestSimSaysWhatIsWrong(t *testing.T) {
 		return append([]string{"--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo"}, more...)
 	}
 	for want, args := range map[string][]string{
-		"--cluster is missing: want a file, a short form such as v100:12/4": {"--trace", file},
-		`--cluster: cluster "gpu:8/3": 8 devices do not fill nodes of 3`:    with("--cluster", "gpu:8/3"),
-		"there is no workload: give --trace FILE or --made NAME":            {"--cluster", "gpu:8/4", "--policy", "fifo"},
-		`policy: there is no policy "fito"; there are `:                     with("--policy", "fito"),
-		"--policy names fifo twice":                                         with("--policy", "fifo,fifo"),
-		"policy fifo: policy option depth=3: this policy has rules":         with("--option", "depth=3"),
-		"--option depth=3: none of the policies fifo, drf has it":           with("--policy", "drf", "--option", "depth=3"),
-		"--round -1s: want more than 0":                                     with("--round", "-1s"),
-		"--restart-delay -1s: want 0 or more":                               with("--restart-delay", "-1s"),
-		"--parallel 0: want 1 or more":                                      with("--parallel", "0"),
-		"--load 0, --length 1: want both above 0":                           with("--load", "0"),
-		"job c wants 4 devices; the cluster has 2 devices on 1 nodes":       with("--cluster", "gpu:2/2"),
-		"broken.csv:5: column num_gpus":                                     with("--trace", broken),
-		"--throughputs: ":                                                   with("--throughputs", file),
-		"the workload: --made themis-9: there is no such maker":             with("--made", "themis-9"),
-		"want table, json or jsonl":                                         with("-o", "xml"),
+		"--cluster is missing: want a file, or a short form such as v100:12/4": {"--trace", file},
+		`--cluster: cluster "gpu:8/3": 8 devices do not fill nodes of 3`:       with("--cluster", "gpu:8/3"),
+		"there is no workload: give --trace FILE":                              {"--cluster", "gpu:8/4", "--policy", "fifo"},
+		`policy: there is no policy "fito"; there are `:                        with("--policy", "fito"),
+		"--policy names fifo twice":                                            with("--policy", "fifo,fifo"),
+		"policy fifo: policy option depth=3: this policy has no options":       with("--option", "depth=3"),
+		"--option depth=3: none of the policies fifo, drf has it":              with("--policy", "drf", "--option", "depth=3"),
+		"--round -1s: want more than 0":                                        with("--round", "-1s"),
+		"--restart-delay -1s: want 0 or more":                                  with("--restart-delay", "-1s"),
+		"--parallel 0: want 1 or more":                                         with("--parallel", "0"),
+		"--load 0, --length 1: want both above 0":                              with("--load", "0"),
+		"job c wants 4 devices; the cluster has 2 devices on 1 nodes":          with("--cluster", "gpu:2/2"),
+		"broken.csv:5: column num_gpus":                                        with("--trace", broken),
+		"want table, json or jsonl":                                            with("-o", "xml"),
 	} {
 		code, out, errs, _ := runSimCommand(t, args...)
 		if code != exitUsage || out != "" || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%v: exit code %d, %q, %q; want %q", args, code, out, errs, want)
-		}
-	}
-}
-
-func TestSimSweep(t *testing.T) {
-	t.Parallel()
-	file, dir := writeFile(t, "jobs.csv", simJobs), t.TempDir()
-	base := []string{"--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo,tiresias"}
-	code, out, errs, asked := runSimCommand(t, append(base, "--sweep", "load=1,2,4", "--plots", dir, "-o", "json")...)
-	if code != exitOK || len(asked) != 6 || !strings.Contains(errs, "load=4\njobs: 3 jobs over 15.0s;") {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
-	var last sweptResult
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if err := json.Unmarshal([]byte(lines[5]), &last); err != nil || len(lines) != 6 {
-		t.Fatalf("%v: %q", err, out)
-	}
-	if last.Setting != "load" || last.Value != "4" || last.Policy != "tiresias" || last.Jobs != 3 {
-		t.Errorf("%+v", last)
-	}
-	if info, err := os.Stat(filepath.Join(dir, "rho-max-over-load.svg")); err != nil || info.Size() == 0 {
-		t.Errorf("no figure: %v", err)
-	}
-	code, out, errs, _ = runSimCommand(t, append(base, "--sweep", "option.tiresias.threshold=60,600")...)
-	if code != exitOK || !strings.Contains(out, "OPTION.TIRESIAS.THRESHOLD  POLICY") || strings.Count(out, "\n") != 5 {
-		t.Errorf("exit code %d: %s\n%s", code, errs, out)
-	}
-	for want, sweep := range map[string]string{
-		"--sweep load: want SETTING=VALUE,VALUE":                            "load",
-		"--sweep load=1,: want SETTING=VALUE":                               "load=1,",
-		`--sweep jobs: "x" is not a valid value`:                            "jobs=1,x",
-		"--sweep colour: there is no such setting: want cluster, load, len": "colour=red",
-		"at load=0: --load 0":                                               "load=1,0",
-	} {
-		code, out, errs, _ := runSimCommand(t, append(base, "--sweep", sweep)...)
-		if code != exitUsage || out != "" || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit code %d, %q; want %q", sweep, code, errs, want)
 		}
 	}
 }
@@ -210,7 +171,7 @@ func TestSimInterruptedKeepsWhatIsDone(t *testing.T) {
 	a := newTestApp(nil, nil)
 	var asked []experiment.Request
 	engine := fakeEngine(&asked)
-	a.simulate = func(ctx context.Context, r experiment.Request) (measure.Result, error) {
+	a.edition.Simulate = func(ctx context.Context, r experiment.Request) (measure.Result, error) {
 		if r.Policy.Name == "drf" {
 			a.signals <- os.Interrupt
 			<-ctx.Done()
@@ -228,7 +189,7 @@ func TestSimFailureNamesThePolicy(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "jobs.csv", simJobs)
 	a := newTestApp(nil, nil)
-	a.simulate = func(context.Context, experiment.Request) (measure.Result, error) {
+	a.edition.Simulate = func(context.Context, experiment.Request) (measure.Result, error) {
 		return measure.Result{}, errors.New("two jobs hold gpu-1/0")
 	}
 	code := a.run(t.Context(), []string{"sim", "--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo"})

@@ -16,23 +16,28 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// sweptResult is a line of a sweep: the setting, its value, and the figures.
+// sweptResult is a line of several plans: the setting, its value, and the figures.
 type sweptResult struct {
 	Setting string `json:"setting"`
 	Value   string `json:"value"`
 	measure.Result
 }
 
-// runSims runs plans one after another, and prints and draws the results. sweep is nil for one plan without a setting.
-func (a *app) runSims(ctx context.Context, o simOptions, sweep *experiment.Sweep, plans []*experiment.Plan) error {
+// runSims runs plans one after another, and prints the results.
+func (a *app) runSims(ctx context.Context, o simOptions, runs *SimRuns) error {
 	var rows [][]measure.Result
 	var failed error
-	for i, p := range plans {
+	for i, p := range runs.Plans {
 		line := func(r measure.Result) any { return r }
-		if sweep != nil {
-			value := sweep.Values[i]
-			a.notef("%s=%s", sweep.Setting, value)
-			line = func(r measure.Result) any { return sweptResult{sweep.Setting, value, r} }
+		if runs.Setting != "" {
+			value := runs.Values[i]
+			a.notef("%s=%s", runs.Setting, value)
+			line = func(r measure.Result) any { return sweptResult{runs.Setting, value, r} }
+		}
+		if runs.Before != nil {
+			if failed = runs.Before(p); failed != nil {
+				break
+			}
 		}
 		results, err := a.runPlan(ctx, o, p, line)
 		rows = append(rows, results)
@@ -41,36 +46,24 @@ func (a *app) runSims(ctx context.Context, o simOptions, sweep *experiment.Sweep
 		}
 	}
 	if o.out == formatTable {
-		sweepTable(sweep, rows).write(a.stdout)
+		sweepTable(runs, rows).write(a.stdout)
 	}
-	if o.plots == "" || len(rows[0]) == 0 {
+	if runs.After == nil || len(rows) == 0 || len(rows[0]) == 0 {
 		return failed
 	}
-	notes, err := drawSims(o.plots, sweep, plans[0], rows)
+	notes, err := runs.After(rows)
 	for _, note := range notes {
 		a.notef("%s", note)
 	}
 	return errors.Join(failed, err)
 }
 
-func drawSims(dir string, sweep *experiment.Sweep, first *experiment.Plan, rows [][]measure.Result) ([]string, error) {
-	if sweep == nil {
-		return first.Draw(dir, rows[0])
-	}
-	return sweep.Draw(first, dir, rows)
-}
-
 // runPlan runs every policy of a plan. It prints each result, converted by line, once the previous ones have been
 // printed. It returns the results so far even after a failure.
 func (a *app) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, line func(measure.Result) any) ([]measure.Result, error) {
-	if o.save != "" {
-		if err := writeWhole(o.save, p.Trace.WriteJSON); err != nil {
-			return nil, err
-		}
-	}
 	a.notef("%s", simHeading(p))
 	show := newSimShow(a)
-	hooks := experiment.Hooks{Engine: a.simulate, Progress: show.tell, Result: func(r measure.Result) error {
+	hooks := experiment.Hooks{Engine: a.edition.Simulate, Progress: show.tell, Result: func(r measure.Result) error {
 		show.clear()
 		if o.out == formatTable {
 			return nil
@@ -161,23 +154,23 @@ func simTable(results []measure.Result) *table {
 	return t
 }
 
-// sweepTable is simTable with a first column for the sweep's value. Without a sweep it is the table of the only plan.
-func sweepTable(sweep *experiment.Sweep, rows [][]measure.Result) *table {
+// sweepTable is simTable with a first column for the setting's value, if there is a setting.
+func sweepTable(runs *SimRuns, rows [][]measure.Result) *table {
 	var all []measure.Result
 	var values []string
 	for i, results := range rows {
 		all = append(all, results...)
 		for range results {
-			if sweep != nil {
-				values = append(values, sweep.Values[i])
+			if runs.Setting != "" {
+				values = append(values, runs.Values[i])
 			}
 		}
 	}
 	t := simTable(all)
-	if sweep == nil {
+	if runs.Setting == "" {
 		return t
 	}
-	t.header = append([]string{strings.ToUpper(sweep.Setting)}, t.header...)
+	t.header = append([]string{strings.ToUpper(runs.Setting)}, t.header...)
 	for i := range t.rows {
 		t.rows[i] = append([]string{values[i]}, t.rows[i]...)
 	}

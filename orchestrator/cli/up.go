@@ -30,13 +30,14 @@ type serverFlags struct {
 }
 
 // commonFlags adds the flags that up and serve share.
-func commonFlags(cmd *cobra.Command, o *serverFlags) {
+func (a *app) commonFlags(cmd *cobra.Command, o *serverFlags) {
+	names := a.edition.Policies.Names()
 	f := cmd.Flags()
 	f.StringVar(&o.Data, "data", defaultData, "`DIR` for all data")
 	f.StringVar(&o.API, "api", defaultAPI, "`HOST:PORT` of the API; port 0 chooses a free one")
 	f.StringVar(&o.Store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: DATA/store)")
-	f.StringVar(&o.Policy, "policy", registry.Default, "policy that gives devices to trials: "+strings.Join(registry.Names(), ", "))
+	f.StringVar(&o.Policy, "policy", registry.Default, "policy that gives devices to trials: "+strings.Join(names, ", "))
 	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/reference/policies.md")
 	agentFlags(cmd, o)
 	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker continues without contact to this server")
@@ -52,7 +53,7 @@ func commonFlags(cmd *cobra.Command, o *serverFlags) {
 	for _, name := range []string{"ready-file", "tokens", "limits", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
-	complete(cmd, "policy", registry.Names()...)
+	complete(cmd, "policy", names...)
 }
 
 // parse parses the flags that up and serve share. The server checks their values.
@@ -143,7 +144,7 @@ Devices that have been free for 10 s, and for which no trial waits, are given to
 			})
 		},
 	}
-	commonFlags(cmd, &o)
+	a.commonFlags(cmd, &o)
 	f := cmd.Flags()
 	f.BoolVar(&o.WhileClients, "while-clients", false, "stop when the last program that uses this server has ended")
 	f.IntVar(&workers, "workers", 1, "number of workers in this process")
@@ -180,7 +181,7 @@ func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(serve
 	if cfg.Logger, err = a.logger(); err != nil {
 		return err
 	}
-	cfg.Version, cfg.Now, cfg.NATS.CA = a.version, a.now, a.opts.ca
+	cfg.Version, cfg.Now, cfg.NATS.CA, cfg.Policies = a.version, a.now, a.opts.ca, a.edition.Policies
 	cfg.Note = func(line string) { a.notef("%s", line) }
 	s, err := server.Open(ctx, cfg)
 	if err != nil {

@@ -309,7 +309,7 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"--devices", []string{"up", "--devices", "v100"}},
 		{"--nats-port 70000", []string{"up", "--nats-port", "70000"}},
 		{"there is no policy", []string{"up", "--policy", "lottery"}},
-		{"policy option depth=3: this policy has rules", []string{"up", "--policy", "fifo", "--policy-option", "depth=3"}},
+		{"policy option depth=3: this policy has no options", []string{"up", "--policy", "fifo", "--policy-option", "depth=3"}},
 		{"--policy-option: policy option \"depth\": want name=value", []string{"serve", "--policy-option", "depth"}},
 		{`--agent Mine: want a name of lower-case letters`, []string{"up", "--agent", "Mine=a"}},
 		{`--agent mine: has no command`, []string{"serve", "--agent", "mine="}},

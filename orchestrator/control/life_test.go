@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -107,7 +107,7 @@ func (l *life) options() map[string]string {
 }
 
 func (l *life) newPolicy() policy.Policy {
-	p, err := registry.New(l.policy, policy.NewOptions(l.options()))
+	p, err := lab.Policies().New(l.policy, policy.NewOptions(l.options()))
 	l.must(err)
 	return dividing(p)
 }
@@ -116,7 +116,7 @@ func (l *life) settings() control.Settings {
 	set := settings()
 	set.Agents, set.Beside = &slowAgents{}, l.beside
 	set.NewPolicy = func(s *outbidv1.PolicySettings) (policy.Policy, error) {
-		p, err := registry.New(s.GetName(), policy.NewOptions(s.GetOptions()))
+		p, err := lab.Policies().New(s.GetName(), policy.NewOptions(s.GetOptions()))
 		return dividing(p), err
 	}
 	return set

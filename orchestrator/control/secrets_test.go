@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -23,7 +23,7 @@ func startWithSecrets(t *testing.T, sealKey []byte, seal func(*outbidv1.NodeInfo
 	*outbidv1.AssignmentBody, *state.Sweep,
 ) {
 	t.Helper()
-	p, err := registry.New("fifo", nil)
+	p, err := lab.Policies().New("fifo", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -25,7 +25,7 @@ type tenantCluster struct {
 
 func newTenantCluster(t *testing.T, policy string) *tenantCluster {
 	t.Helper()
-	p, err := registry.New(policy, nil)
+	p, err := lab.Policies().New(policy, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func tenant(name string, devices, sweeps int32, hours float64) *outbidv1.Tenant 
 // revoked. A replay makes the same decisions.
 func TestAQuotaHoldsUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
-	for _, name := range registry.Names() {
+	for _, name := range lab.Policies().Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newTenantCluster(t, name)
@@ -141,7 +141,7 @@ func TestAQuotaHoldsUnderEveryPolicy(t *testing.T) {
 			if n := c.holds("one"); n > 1 {
 				t.Errorf("%d devices are left to it, its quota is 1 now", n)
 			}
-			again, err := registry.New(name, nil)
+			again, err := lab.Policies().New(name, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

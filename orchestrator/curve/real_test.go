@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/curve"
-	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/lab/curvetest"
 )
 
 var printPrior = flag.Bool("prior", false, "print the prior's tables as prior.go holds them")

@@ -19,8 +19,8 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
+	"github.com/outbid-dev/outbid/orchestrator/lab/study"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
-	"github.com/outbid-dev/outbid/orchestrator/sim/study"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/confine"

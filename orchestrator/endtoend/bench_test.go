@@ -199,7 +199,7 @@ func newSite(b *testing.B, devices int, open opens) *site {
 	must(err)
 	logs, err := bus.OpenLogs(ctx, nc, bus.LogsConfig{})
 	must(err)
-	policy, err := registry.New(registry.Default, nil)
+	policy, err := registry.Product().New(registry.Default, nil)
 	must(err)
 	own := new(site)
 	loop, err := control.Open(ctx, control.Config{

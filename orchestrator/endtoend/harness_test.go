@@ -25,22 +25,33 @@ import (
 	"github.com/outbid-dev/outbid/worker"
 )
 
-// binary is built once for all tests.
-var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // one build for all tests
-	if path := os.Getenv("OUTBID_BIN"); path != "" {
-		return filepath.Abs(path)
-	}
-	dir, err := os.MkdirTemp("", "outbid-e2e-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "outbid")
-	out, err := exec.Command("go", "build", "-o", path, "../..").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the binary: %w\n%s", err, out)
-	}
-	return path, nil
-})
+// binary and labBinary are built once for all tests.
+var (
+	binary    = builtOnce("OUTBID_BIN", "../..")                 //nolint:gochecknoglobals // one build for all tests
+	labBinary = builtOnce("OUTBID_LAB_BIN", "../lab/outbid-lab") //nolint:gochecknoglobals // one build for all tests
+)
+
+// builtOnce returns a function that returns the program that an environment variable names, or builds it.
+func builtOnce(env, source string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		if path := os.Getenv(env); path != "" {
+			return filepath.Abs(path)
+		}
+		dir, err := os.MkdirTemp("", "outbid-e2e-")
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, "outbid")
+		out, err := exec.Command("go", "build", "-o", path, source).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("building the binary: %w\n%s", err, out)
+		}
+		return path, nil
+	})
+}
+
+// inLab is a test whose commands are run by outbid-lab.
+type inLab struct{ testing.TB }
 
 // patience limits every wait. It is generous because test machines are busy.
 const patience = 2 * time.Minute
@@ -136,7 +147,11 @@ func (o *output) text() (string, <-chan struct{}) {
 // start runs the binary in dir.
 func start(t testing.TB, dir string, args ...string) *proc {
 	t.Helper()
-	path, err := binary()
+	program := binary
+	if _, lab := t.(inLab); lab {
+		program = labBinary
+	}
+	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}

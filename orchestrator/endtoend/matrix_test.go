@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	rules "github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -18,7 +19,7 @@ import (
 )
 
 // everyDay are the policies that every test run includes: the default one, and one for each other kind of planning.
-// OUTBID_MATRIX=all runs all policies of the registry, and "later" none.
+// OUTBID_MATRIX=all runs all policies, those of the lab with outbid-lab, and "later" none.
 var everyDay = []string{registry.Default, "drf", "gavel-las", "tiresias"}
 
 // TestEveryPolicyWithEveryTuner runs the matrix of policies and tuners with the real binary. For each policy a server
@@ -30,7 +31,7 @@ func TestEveryPolicyWithEveryTuner(t *testing.T) {
 	policies := everyDay
 	switch os.Getenv("OUTBID_MATRIX") {
 	case "all":
-		policies = registry.Names()
+		policies = lab.Policies().Names()
 	case "later":
 		t.Skip("make matrix runs all of it later")
 	}
@@ -45,13 +46,17 @@ func TestEveryPolicyWithEveryTuner(t *testing.T) {
 // runMatrix runs one policy's row. Over two rows each tuner is tested with both directions of the metric.
 func runMatrix(t *testing.T, row int, policy string) {
 	t.Helper()
+	var of testing.TB = t
+	if !slices.Contains(registry.Product().Names(), policy) {
+		of = inLab{t}
+	}
 	dir, locks := t.TempDir(), t.TempDir()
 	args := []string{"up", "--policy", policy, "--workers", "2", "--devices", "fast:2", "--devices", "slow:2@0.5"}
 	list := entries(t)
-	if p, err := registry.New(policy, nil); err == nil && rules.ForksJobs(p) {
+	if p, err := lab.Policies().New(policy, nil); err == nil && rules.ForksJobs(p) {
 		list, args = append(list, forkedEntry()), append(args, "--policy-option", "restart=10ms")
 	}
-	s := serve(t, dir, args...)
+	s := serve(of, dir, args...)
 	s.bound("bounded", 1)
 	var sweeps []*entry
 	for i, e := range list {
@@ -73,7 +78,7 @@ func runMatrix(t *testing.T, row int, policy string) {
 	s.allFree()
 	noTwoOwners(t, locks)
 	s.stop()
-	mustRepeat(t, dir, "data")
+	mustRepeat(of, dir, "data")
 }
 
 // entry is one sweep of a row.

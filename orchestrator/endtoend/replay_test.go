@@ -20,7 +20,7 @@ type replayed struct {
 }
 
 // replay runs `outbid replay` to its end.
-func replay(t *testing.T, dir string, args ...string) string {
+func replay(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	p := start(t, dir, append([]string{"replay"}, args...)...)
 	<-p.ended
@@ -31,7 +31,7 @@ func replay(t *testing.T, dir string, args ...string) string {
 	return text
 }
 
-func mustRepeat(t *testing.T, dir, ledger string) replayed {
+func mustRepeat(t testing.TB, dir, ledger string) replayed {
 	t.Helper()
 	var r replayed
 	if text := replay(t, dir, ledger, "-o", "jsonl"); json.Unmarshal([]byte(text), &r) != nil {

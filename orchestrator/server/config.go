@@ -13,7 +13,6 @@ import (
 	"time"
 
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
-	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
@@ -58,12 +57,12 @@ type Config struct {
 	// AcceptLedgerLoss starts the server although the ledger has lost acknowledged batches, and gives them up for good.
 	// Without it Open fails with a *ledger.DamageError.
 	AcceptLedgerLoss bool
-	// Policy is the name of the policy, by default that of the registry. PolicyOptions are its options by name.
+	// Policy is the name of the policy, by default registry.Default. PolicyOptions are its options by name.
 	Policy        string
 	PolicyOptions map[string]string
-	// Policies returns a policy by its name; by default registry.New. A program that embeds a server can add its own
-	// policies here.
-	Policies func(name string, options *policy.Options) (policy.Policy, error)
+	// Policies are the policies that there are; by default registry.Product. A program that embeds a server can add its
+	// own.
+	Policies registry.Registry
 	// Agents maps each bidder's name to the command of its program.
 	Agents map[string][]string
 	// AgentTimeout is how long a program may take to bid in a round; by default half a second.
@@ -143,6 +142,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Samplers == 0 {
 		c.Samplers = DefaultSamplers
+	}
+	if c.Policies.Empty() {
+		c.Policies = registry.Product()
 	}
 	if c.Policy == "" {
 		c.Policy = registry.Default

@@ -5,21 +5,13 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
-
-func (c *Config) makePolicy(name string, options *policy.Options) (policy.Policy, error) {
-	if c.Policies != nil {
-		return c.Policies(name, options)
-	}
-	return registry.New(name, options)
-}
 
 // newPolicy returns the policy, and all of its options with their values.
 func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
 	options := policy.NewOptions(c.PolicyOptions)
-	rules, err := c.makePolicy(c.Policy, options)
+	rules, err := c.Policies.New(c.Policy, options)
 	if err != nil {
 		return nil, nil, badField("Policy", "%w", err)
 	}
@@ -31,7 +23,7 @@ func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
 // starts.
 func (c *Config) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) (policy.Policy, error) {
 	return func(then *outbidv1.PolicySettings) (policy.Policy, error) {
-		rules, err := c.makePolicy(then.GetName(), policy.NewOptions(then.GetOptions()))
+		rules, err := c.Policies.New(then.GetName(), policy.NewOptions(then.GetOptions()))
 		if err == nil {
 			return rules, nil
 		}

@@ -16,6 +16,7 @@ import (
 func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
 	t.Parallel()
 	c := Config{Policy: "tiresias", PolicyOptions: map[string]string{"threshold": "5"}}
+	c.setDefaults()
 	today, options, err := c.newPolicy()
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -71,7 +71,7 @@ func TestBadNodesFailNoTrial(t *testing.T) {
 		"disk and program":        {{Node: "a", How: byNode}, {Node: "b", How: byStart}},
 		"ends trials":             {{Node: "b", How: byError}},
 	}
-	for _, name := range registry.Names() {
+	for _, name := range lab.Policies().Names() {
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 			bad := kinds[kind]
 			t.Run(name+" "+kind, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -17,7 +17,7 @@ import (
 // with that reason, and all other trials train to the end. Its ledger gives the same decisions again.
 func TestATrialThatKillsItsNodeFails(t *testing.T) {
 	t.Parallel()
-	for i, name := range registry.Names() {
+	for i, name := range lab.Policies().Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := sim.Setup{Seed: uint64(i), Model: sim.Steps{Time: 2 * time.Second, Deadly: "deadly"}, SnapshotEvery: 7}
@@ -55,7 +55,7 @@ func TestATrialThatKillsItsNodeFails(t *testing.T) {
 // decidesTheSame replays a world's ledger.
 func decidesTheSame(t *testing.T, w *sim.World, name string) {
 	t.Helper()
-	p, err := registry.New(name, nil)
+	p, err := lab.Policies().New(name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -61,7 +61,7 @@ func halvingForked(transport func() sim.Transport, mishaps sim.Mishaps, seed uin
 	r, err = sim.Run(context.Background(), sim.Setup{
 		Nodes: mustNodes("gpu:4/2"), Apps: []sim.App{exploration("halving", 9)}, Control: settings(), Seed: seed,
 		Policy: func() policy.Policy {
-			p, _ := registry.New("fifo", nil) // the name is one of the registry's names
+			p, _ := lab.Policies().New("fifo", nil) // the name is one of the registry's names
 			return forking{p, &forks}
 		},
 		Transport: transport(), Mishaps: mishaps, RestartDelay: 3 * time.Second, SaveEvery: 30 * time.Second,

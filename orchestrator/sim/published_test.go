@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -19,7 +19,7 @@ import (
 // The state published after each batch of random runs equals the state, and does not change when the state does.
 func TestPublishedIsTheState(t *testing.T) {
 	t.Parallel()
-	names := registry.Names()
+	names := lab.Policies().Names()
 	seeds := uint64(len(names))
 	for seed := range seeds {
 		t.Run(names[seed], func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -212,7 +212,7 @@ func TestReplayNamesATamperedGrant(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := registry.New(name, nil)
+		p, err := lab.Policies().New(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

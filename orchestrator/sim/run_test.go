@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
@@ -238,7 +238,7 @@ func (r rogue) Decide(v *policy.View) policy.Plan { return r.decide(v) }
 
 func TestInvariantsNameWhatPoliciesBreak(t *testing.T) {
 	t.Parallel()
-	fifo, err := registry.New("fifo", nil)
+	fifo, err := lab.Policies().New("fifo", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

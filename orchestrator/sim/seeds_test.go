@@ -19,9 +19,9 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -46,7 +46,7 @@ func timesAsMany(t *testing.T, usual uint64) uint64 {
 // the end of the run.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	names := registry.Names()
+	names := lab.Policies().Names()
 	seeds := timesAsMany(t, 300)
 	if testing.Short() {
 		seeds = 2 * uint64(len(names))
@@ -72,7 +72,7 @@ func runSeed(seed uint64, policyName string) error {
 // that crashes. Every invariant must hold.
 func TestSeedsWithFaults(t *testing.T) {
 	t.Parallel()
-	names := registry.Names()
+	names := lab.Policies().Names()
 	seeds := timesAsMany(t, 2*uint64(len(names)))
 	if testing.Short() {
 		seeds = uint64(len(names))
@@ -99,7 +99,7 @@ func runAndReplay(set sim.Setup, policyName string, options map[string]string, k
 	set.Ledger = kept
 	var last policy.Policy
 	set.Policy = func() policy.Policy {
-		last, _ = registry.New(policyName, policy.NewOptions(options)) // the name is one of the registry's names
+		last, _ = lab.Policies().New(policyName, policy.NewOptions(options)) // the name is one of the registry's names
 		return last
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -118,7 +118,7 @@ func runAndReplay(set sim.Setup, policyName string, options map[string]string, k
 
 // again replays the run's ledger, and restores from it.
 func again(policyName string, options map[string]string, kept *ledger.Memory, r sim.Result, policyState func() ([]byte, error)) error {
-	second, err := registry.New(policyName, policy.NewOptions(options))
+	second, err := lab.Policies().New(policyName, policy.NewOptions(options))
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -39,7 +39,7 @@ func settings() control.Settings {
 func policyOf(t *testing.T, name string) func() policy.Policy {
 	t.Helper()
 	return func() policy.Policy {
-		p, err := registry.New(name, nil)
+		p, err := lab.Policies().New(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ type trouble struct {
 
 func run(t *testing.T, seed uint64, of trouble) *sim.World {
 	t.Helper()
-	name := registry.Names()[seed%uint64(len(registry.Names()))]
+	name := lab.Policies().Names()[seed%uint64(len(lab.Policies().Names()))]
 	w := newWorld(t, sim.Setup{
 		Seed: seed, Transport: sim.Network(of.faults), Mishaps: of.mishaps, Model: sim.Steps{Time: 2 * time.Second}, SnapshotEvery: 7,
 	}, name)
@@ -142,7 +142,7 @@ func run(t *testing.T, seed uint64, of trouble) *sim.World {
 // decidesAgain replays the world's ledger: crashes of the orchestrator change no decision.
 func decidesAgain(t *testing.T, seed uint64, policyName string, w *sim.World) {
 	t.Helper()
-	p, err := registry.New(policyName, nil)
+	p, err := lab.Policies().New(policyName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
@@ -61,7 +61,7 @@ func underPolicy(t *testing.T, name, nodes string, made *trace.Trace, pairs ...s
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := registry.New(name, o)
+		p, err := lab.Policies().New(name, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func (w *row) commonExtra(job *Job) {
 			job.Model += " (batch size " + value + ")"
 		case "steps", "iters", "nodes", "priority", "cpu_milli", "mem_mib", "gpu_milli":
 			v, err := strconv.ParseFloat(value, 64)
-			if err != nil || !(v >= 0 && v <= maxSeconds) {
+			if err != nil || !(v >= 0 && v <= MaxSeconds) {
 				w.bad("extra", key+" as a number, 0 or more")
 				return
 			}

@@ -1,5 +1,5 @@
-// Package trace holds workloads: the jobs of real clusters, read from the formats in which they were published, and
-// jobs generated with the parameters of papers and a seed. Every workload is a Trace of Jobs in one neutral form.
+// Package trace holds workloads: the jobs of clusters, read from Outbid's formats and those in which clusters published
+// theirs. Every workload is a Trace of Jobs in one neutral form.
 //
 // Open detects a file's format from its content, compressed with gzip or not:
 //
@@ -14,6 +14,5 @@
 //	Muri and Tiresias (.csv)               muri.go
 //
 // A broken row is an error with file, line, column and reason; with Options.Lenient it is counted and skipped.
-// OpenThroughputs reads throughput tables. The makers (Gavel, Themis, Hadar, HadarE, OASiS, OGASched, ASTRAEA, Venus)
-// are deterministic: the same options give the same bytes.
+// OpenThroughputs reads throughput tables.
 package trace

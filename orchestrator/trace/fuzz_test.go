@@ -21,7 +21,7 @@ func checkParse(t *testing.T, data []byte, read func(*reader) error) {
 			file: "fuzz", opts: Options{Lenient: lenient}, in: plain, trace: &Trace{Name: "fuzz"}, seen: map[string]bool{},
 		}
 		err = read(in)
-		in.trace.order()
+		in.trace.Order()
 		return in.trace, err
 	}
 	strict, err := parse(false)

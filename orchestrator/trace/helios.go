@@ -51,7 +51,7 @@ func readHelios(r *reader) error {
 			CPUs:     w.optional("cpu_num"),
 		})
 	})
-	r.trace.fromZero()
+	r.trace.FromZero()
 	return err
 }
 
@@ -65,8 +65,8 @@ func (w *row) wallClock(column string) float64 {
 	return float64(at.Unix())
 }
 
-// fromZero makes arrivals count from the first one.
-func (t *Trace) fromZero() {
+// FromZero makes arrivals count from the first one.
+func (t *Trace) FromZero() {
 	start := math.Inf(1)
 	for i := range t.Jobs {
 		start = min(start, t.Jobs[i].Submit)

@@ -10,8 +10,8 @@ import (
 
 // Limits of a job's resources; a row beyond them is considered broken.
 const (
-	maxGPUs    = 1 << 20
-	maxSeconds = 1e12
+	MaxGPUs    = 1 << 20
+	MaxSeconds = 1e12
 	maxSteps   = 1 << 53
 )
 
@@ -140,8 +140,8 @@ func (j *Job) Validate() error {
 	switch {
 	case j.ID == "":
 		return &FieldError{Field: "id", Want: "a name"}
-	case j.MinGPUs < 0 || j.MaxGPUs < j.MinGPUs || j.MaxGPUs > maxGPUs:
-		return bad("gpus", fmt.Sprintf("%d-%d", j.MinGPUs, j.MaxGPUs), "0 <= min <= max <= %d", maxGPUs)
+	case j.MinGPUs < 0 || j.MaxGPUs < j.MinGPUs || j.MaxGPUs > MaxGPUs:
+		return bad("gpus", fmt.Sprintf("%d-%d", j.MinGPUs, j.MaxGPUs), "0 <= min <= max <= %d", MaxGPUs)
 	case j.MinGPUs == 0 && j.MaxGPUs > 0:
 		return bad("gpus", fmt.Sprintf("0-%d", j.MaxGPUs), "at least 1 of a job that uses GPUs")
 	case j.TotalSteps < 0 || j.TotalSteps > maxSteps:
@@ -163,8 +163,8 @@ func (j *Job) Validate() error {
 		{"slo", j.SLO},
 		{"cpus", j.CPUs},
 	} {
-		if !(n.value >= 0 && n.value <= maxSeconds) {
-			return bad(n.name, number(n.value), "0 to %g", maxSeconds)
+		if !(n.value >= 0 && n.value <= MaxSeconds) {
+			return bad(n.name, number(n.value), "0 to %g", MaxSeconds)
 		}
 	}
 	return j.validateCurves()
@@ -172,19 +172,20 @@ func (j *Job) Validate() error {
 
 func (j *Job) validateCurves() error {
 	if c := j.Loss; c != nil {
-		if !finite(c.Start, c.Floor, c.Scale, c.Power) || c.Scale <= 0 || c.Power <= 0 {
+		if !Finite(c.Start, c.Floor, c.Scale, c.Power) || c.Scale <= 0 || c.Power <= 0 {
 			return bad("loss", fmt.Sprintf("%+v", *c), "finite numbers, scale and power above 0")
 		}
 	}
 	if u := j.Utility; u != nil {
-		if !finite(u.Priority, u.Decay, u.Target) || u.Priority < 0 || u.Decay < 0 || u.Target < 0 {
+		if !Finite(u.Priority, u.Decay, u.Target) || u.Priority < 0 || u.Decay < 0 || u.Target < 0 {
 			return bad("utility", fmt.Sprintf("%+v", *u), "finite numbers, none below 0")
 		}
 	}
 	return nil
 }
 
-func finite(values ...float64) bool {
+// Finite reports whether all values are finite numbers.
+func Finite(values ...float64) bool {
 	for _, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return false
@@ -193,8 +194,8 @@ func finite(values ...float64) bool {
 	return true
 }
 
-// order sorts the jobs by arrival, and the apps by their first job.
-func (t *Trace) order() {
+// Order sorts the jobs by arrival, and the apps by their first job.
+func (t *Trace) Order() {
 	slices.SortStableFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(t.Apps) == 0 {
 		return

@@ -63,7 +63,7 @@ func Read(r io.Reader, name string, opts Options) (*Trace, error) {
 	if in.trace.Source == "" {
 		in.trace.Source = format + ", " + in.trace.Name
 	}
-	in.trace.order()
+	in.trace.Order()
 	return in.trace, nil
 }
 

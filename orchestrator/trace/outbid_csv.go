@@ -125,7 +125,7 @@ func (w *row) outbidJob() Job {
 		MinGPUs:    w.whole("min_gpus", 0),
 		MaxGPUs:    w.whole("max_gpus", 0),
 		Share:      w.orOne("share"),
-		Nodes:      int(min(w.optional("nodes"), maxGPUs)),
+		Nodes:      int(min(w.optional("nodes"), MaxGPUs)),
 		Duration:   w.optional("duration_s"),
 		MeasuredOn: w.text("measured_on"),
 		TotalSteps: w.optionalSteps("total_steps"),
@@ -155,7 +155,7 @@ func (w *row) outbidApp() App {
 		ID:       w.text("app"),
 		Tuner:    w.text("app_tuner"),
 		Category: w.text("app_category"),
-		Eta:      int(min(w.optional("app_eta"), maxGPUs)),
+		Eta:      int(min(w.optional("app_eta"), MaxGPUs)),
 		MinSteps: w.optionalSteps("app_min_steps"),
 		MaxSteps: w.optionalSteps("app_max_steps"),
 	}
@@ -196,7 +196,7 @@ func (w *row) list(column string, n int) []float64 {
 	values := make([]float64, len(parts))
 	for i, part := range parts {
 		v, err := strconv.ParseFloat(part, 64)
-		if err != nil || !finite(v) || len(parts) != n {
+		if err != nil || !Finite(v) || len(parts) != n {
 			w.bad(column, fmt.Sprintf("%d numbers with ; between", n))
 			return nil
 		}

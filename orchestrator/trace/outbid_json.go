@@ -170,7 +170,7 @@ func (r *reader) outbidHead(text []byte, line int) error {
 		return bad
 	}
 	for _, t := range head.Tenants {
-		if t.Name == "" || !(t.Weight >= 0 && t.Weight <= maxSeconds) {
+		if t.Name == "" || !(t.Weight >= 0 && t.Weight <= MaxSeconds) {
 			return r.fault(badValue(line, "tenants", fmt.Sprintf("%+v", t), "want a name and a weight, 0 or more"))
 		}
 	}

@@ -50,7 +50,7 @@ func anyTrace() *rapid.Generator[*Trace] {
 				out.Apps = append(out.Apps, App{id, "successive-halving", "cv", 2 + i, int64(i), 100, i%2 == 1})
 			}
 		}
-		out.order()
+		out.Order()
 		return out
 	})
 }
@@ -86,23 +86,4 @@ func TestOutbidFormatsRoundTrip(t *testing.T) {
 			t.Fatalf("CSV (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestMadeTracesRoundTrip(t *testing.T) {
-	t.Parallel()
-	want, err := MakeThemis(ThemisDefaults(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if err := want.WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(&out, "x", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Trace{}, "Report")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }

@@ -97,7 +97,7 @@ func (t *table) readTasks() error {
 			return err
 		}
 	}
-	t.trace.fromZero()
+	t.trace.FromZero()
 	return nil
 }
 
@@ -113,12 +113,12 @@ func (w *row) paiTask() paiTask {
 		kind:      w.text("gpu_type"),
 		status:    w.text("status"),
 	}
-	if task.instances != math.Trunc(task.instances) || task.instances > maxGPUs {
+	if task.instances != math.Trunc(task.instances) || task.instances > MaxGPUs {
 		w.bad("inst_num", "a whole number")
 		return task
 	}
-	if perInstance := math.Ceil(task.share); perInstance*task.instances > maxGPUs {
-		w.bad("plan_gpu", fmt.Sprintf("at most %d GPUs", maxGPUs))
+	if perInstance := math.Ceil(task.share); perInstance*task.instances > MaxGPUs {
+		w.bad("plan_gpu", fmt.Sprintf("at most %d GPUs", MaxGPUs))
 	} else {
 		task.gpus = int(perInstance * task.instances)
 	}
@@ -194,7 +194,7 @@ func readPAIOwners(path string) (map[string]paiOwner, error) {
 		}
 		line, _ := in.FieldPos(0)
 		submit, err := strconv.ParseFloat(cells[4], 64)
-		if err != nil && cells[4] != "" || !(submit >= 0 && submit <= maxSeconds) {
+		if err != nil && cells[4] != "" || !(submit >= 0 && submit <= MaxSeconds) {
 			bad := badValue(line, "start_time", cells[4], "want seconds")
 			bad.File = path
 			return nil, bad

@@ -55,7 +55,7 @@ func readPhilly(r *reader) error {
 	if _, err := in.Token(); err != nil {
 		return r.phillySyntax(count.line(in.InputOffset()), err)
 	}
-	r.trace.fromZero()
+	r.trace.FromZero()
 	return nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// with returns the trace with other jobs, and only the apps and tenants that these name.
-func (t *Trace) with(jobs []Job) *Trace {
+// With returns the trace with other jobs, and only the apps and tenants that these name.
+func (t *Trace) With(jobs []Job) *Trace {
 	out := *t
 	out.Jobs, out.Apps, out.Tenants = jobs, nil, nil
 	apps, tenants := make(map[string]bool), make(map[string]bool)
@@ -35,7 +35,7 @@ func (t *Trace) Filter(keep func(*Job) bool) *Trace {
 			jobs = append(jobs, t.Jobs[i])
 		}
 	}
-	return t.with(jobs)
+	return t.With(jobs)
 }
 
 // Window returns the jobs that arrive in [from, to), in seconds, with arrivals relative to from.
@@ -63,7 +63,7 @@ func (t *Trace) Busiest(seconds float64) float64 {
 
 // Head returns the first n jobs.
 func (t *Trace) Head(n int) *Trace {
-	return t.with(slices.Clone(t.Jobs[:max(0, min(n, len(t.Jobs)))]))
+	return t.With(slices.Clone(t.Jobs[:max(0, min(n, len(t.Jobs)))]))
 }
 
 // OfTenants returns the jobs of these tenants.
@@ -79,10 +79,10 @@ func (t *Trace) GPUJobs() *Trace {
 // Scale returns the trace with arrivals load times as dense, and with the durations, steps and app settings multiplied
 // by length. Both must be above 0.
 func (t *Trace) Scale(load, length float64) (*Trace, error) {
-	if !finite(load, length) || load <= 0 || length <= 0 {
+	if !Finite(load, length) || load <= 0 || length <= 0 {
 		return nil, fmt.Errorf("scale by load %g and length %g: want both above 0", load, length)
 	}
-	out := t.with(slices.Clone(t.Jobs))
+	out := t.With(slices.Clone(t.Jobs))
 	for i := range out.Jobs {
 		job := &out.Jobs[i]
 		job.Submit /= load

@@ -94,7 +94,7 @@ func TestBusiestIsTheBusiest(t *testing.T) {
 		for _, at := range rapid.SliceOfN(rapid.IntRange(0, 60), 1, 30).Draw(t, "arrivals") {
 			in.Jobs = append(in.Jobs, Job{Submit: float64(at)})
 		}
-		in.order()
+		in.Order()
 		length := float64(rapid.IntRange(1, 30).Draw(t, "seconds"))
 		at := in.Busiest(length)
 		best := len(in.Window(at, at+length).Jobs)

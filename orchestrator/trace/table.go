@@ -197,7 +197,7 @@ func (w *row) optional(column string) float64 {
 // number returns a number of at least 0.
 func (w *row) number(column string) float64 {
 	v, err := strconv.ParseFloat(w.text(column), 64)
-	if err != nil || !(v >= 0 && v <= maxSeconds) {
+	if err != nil || !(v >= 0 && v <= MaxSeconds) {
 		w.bad(column, "a number, 0 or more")
 		return 0
 	}
@@ -207,7 +207,7 @@ func (w *row) number(column string) float64 {
 // signed returns any finite number.
 func (w *row) signed(column string) float64 {
 	v, err := strconv.ParseFloat(w.text(column), 64)
-	if err != nil || !finite(v) {
+	if err != nil || !Finite(v) {
 		w.bad(column, "a number")
 		return 0
 	}
@@ -217,8 +217,8 @@ func (w *row) signed(column string) float64 {
 // whole returns an integer of at least least; numbers such as 8.0 count as integers.
 func (w *row) whole(column string, least int) int {
 	v, err := strconv.ParseFloat(w.text(column), 64)
-	if err != nil || v != math.Trunc(v) || !(v >= float64(least) && v <= maxGPUs) {
-		w.bad(column, fmt.Sprintf("a whole number, %d to %d", least, maxGPUs))
+	if err != nil || v != math.Trunc(v) || !(v >= float64(least) && v <= MaxGPUs) {
+		w.bad(column, fmt.Sprintf("a whole number, %d to %d", least, MaxGPUs))
 		return 0
 	}
 	return int(v)

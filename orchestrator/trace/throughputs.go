@@ -136,8 +136,8 @@ func (t *Throughputs) Pair(a, b JobType, gpuType string) (speedA, speedB float64
 	return 0, 0, &MissingError{Job: a, GPUType: gpuType, Known: "it was not measured together with " + b.String()}
 }
 
-// largest returns the size of the largest gang of a model, up to gpus, that runs on a type, or 0.
-func (t *Throughputs) largest(model string, gpus int, gpuType string) int {
+// Largest returns the size of the largest gang of a model, up to gpus, that runs on a type, or 0.
+func (t *Throughputs) Largest(model string, gpus int, gpuType string) int {
 	best := 0
 	for job, speed := range t.isolated[gpuType] {
 		if job.Model == model && speed > 0 && job.GPUs <= gpus {
@@ -168,7 +168,7 @@ func (t *Trace) Stepped(table *Throughputs, gpuType string) (*Trace, error) {
 }
 
 func (t *Trace) convert(table *Throughputs, gpuType string, change func(*Job, float64)) (*Trace, error) {
-	out := t.with(slices.Clone(t.Jobs))
+	out := t.With(slices.Clone(t.Jobs))
 	for i := range out.Jobs {
 		job := &out.Jobs[i]
 		if job.Model == "" || job.TotalSteps == 0 && job.Duration == 0 || job.MaxGPUs == 0 {

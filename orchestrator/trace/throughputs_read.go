@@ -71,7 +71,7 @@ func (t *Throughputs) takeJSON(shape *regexp.Regexp, gpuType string, job JobType
 	for key, value := range all {
 		if key == "null" {
 			var speed float64
-			if err := json.Unmarshal(value, &speed); err != nil || !(speed >= 0 && speed <= maxSeconds) {
+			if err := json.Unmarshal(value, &speed); err != nil || !(speed >= 0 && speed <= MaxSeconds) {
 				return fmt.Errorf("%q: want steps per second, 0 or more", sanitize.Line(string(value), 40))
 			}
 			t.set(gpuType, job, speed)
@@ -83,7 +83,7 @@ func (t *Throughputs) takeJSON(shape *regexp.Regexp, gpuType string, job JobType
 		}
 		var speeds []float64
 		err = json.Unmarshal(value, &speeds)
-		if err != nil || len(speeds) != 2 || !(min(speeds[0], speeds[1]) >= 0) || max(speeds[0], speeds[1]) > maxSeconds {
+		if err != nil || len(speeds) != 2 || !(min(speeds[0], speeds[1]) >= 0) || max(speeds[0], speeds[1]) > MaxSeconds {
 			return fmt.Errorf("together with %s: %q: want two speeds, 0 or more", key, sanitize.Line(string(value), 40))
 		}
 		t.setPair(gpuType, job, other, [2]float64{speeds[0], speeds[1]})

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/lab/curvetest"
 )
 
 // crossedTasks returns tasks whose curves equal those of other curves until three quarters of training, with values

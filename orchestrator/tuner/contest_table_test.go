@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/lab/curvetest"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/lab/curvetest"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/lab/curvetest"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )

@@ -1,8 +1,8 @@
 """Figure 5 of OASiS: the ratio of the offline optimum to OASiS. See docs/research/oasis.md.
 
-    python docs/research/oasis/oasis_optimum.py --outbid bin/outbid --results oasis-optimum.jsonl
+    python docs/research/oasis/oasis_optimum.py --outbid bin/outbid-lab --results oasis-optimum.jsonl
 
-`outbid sim` makes and runs each instance. The optimum is a mixed-integer program that HiGHS solves (scipy). Runs that
+`outbid-lab sim` makes and runs each instance. The optimum is a mixed-integer program that HiGHS solves (scipy). Runs that
 are already in the results file are not repeated. --check compares the program with a search through all schedules.
 """
 

@@ -1,6 +1,6 @@
 """Run the comparison of docs/research/themis-forks.md.
 
-Usage: python docs/research/themis/themis_forks.py bin/outbid > themis-forks.jsonl
+Usage: python docs/research/themis/themis_forks.py bin/outbid-lab > themis-forks.jsonl
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@
 // it is chosen, its lease is renewed without a stop, otherwise it saves and leaves. There is a round at every change;
 // the paper's rounds are 10 s apart (interval), during which devices released by short trials would idle.
 //
-// Options cover what the paper leaves open: whether a tenant whose next job finds no place is skipped for the round, or
-// only that job (blocked), and whether the terms of all jobs end together (terms). The option horizon, which the paper
-// does not have, discounts older use, so that a tenant that was away for months does not get the cluster for weeks.
+// A Variant covers what the paper leaves open: whether a tenant whose next job finds no place is skipped for the round,
+// or only that job, and whether the terms of all jobs end together. The option horizon, which the paper does not have, discounts older use, so that a tenant that was away for months does not get the cluster for weeks.
 package astraea
 
 import (
@@ -28,38 +27,45 @@ import (
 
 // Policy is two-phase scheduling by long-term fairness in GPU time.
 type Policy struct {
+	Variant
+
 	term, interval time.Duration
-	weights        map[string]float64
-	// byDemand limits a tenant's fair share to its demand (eq. 8); otherwise it is its quota (eq. 16).
-	byDemand bool
-	newFirst bool
-	// skipTenant means that a tenant whose next job finds no place is skipped for the round.
-	skipTenant bool
-	// together means that the terms of all jobs end at the same time.
-	together bool
 	// horizon in seconds; 0 for none.
 	horizon float64
 	books   books
 }
 
+// Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
+// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+type Variant struct {
+	// Weights of tenants; others have their configured weight.
+	Weights map[string]float64
+	// ByDemand limits a tenant's fair share to its demand (eq. 8); otherwise it is its quota (eq. 16).
+	ByDemand bool
+	// NewFirst puts trials that have held nothing yet first within their tenant.
+	NewFirst bool
+	// SkipTenant skips a tenant for the round if its next trial finds no place; otherwise only the trial is skipped.
+	SkipTenant bool
+	// Together makes the terms of all trials end at the same time.
+	Together bool
+}
+
+// Default returns the variant that the product uses.
+func Default() Variant { return Variant{NewFirst: true, SkipTenant: true} }
+
 // New makes the policy from its options.
-func New(o *policy.Options) policy.Policy {
-	p := &Policy{
-		term: o.Duration("term", 15*time.Minute, "length of a lease"),
+func New(o *policy.Options) policy.Policy { return NewVariant(o, Default()) }
+
+// NewVariant makes a variant of the policy from its options.
+func NewVariant(o *policy.Options, v Variant) *Policy {
+	return &Policy{
+		Variant: v,
+		term:    o.Duration("term", 15*time.Minute, "length of a lease"),
 		interval: time.Duration(o.Float("interval", 0, 0, 3600,
 			"least seconds between rounds; 0 for a round at every change; the paper has 10") * float64(time.Second)),
-		weights: o.Weights("weights", "weights of tenants, such as vision=2,speech=1; others have their configured weight, or 1"),
-		byDemand: o.Text("share", "quota", "a tenant's fair share: quota, its quota (equation 16); or demand, at most what it asks for (equation 8)",
-			"quota", "demand") == "demand",
-		newFirst: o.Bool("new-first", true, "within a tenant, trials that have held nothing yet come first"),
-		skipTenant: o.Text("blocked", "tenant", "what to skip for a round if a trial finds no place: tenant or job",
-			"tenant", "job") == "tenant",
-		together: o.Text("terms", "own", "when terms end: own, each lease's term after its grant; or together",
-			"own", "together") == "together",
+		horizon: 86400 * o.Float("horizon", 0, 0, 3650, "days after which past use counts for a third; 0 to count it in full as in the paper"),
+		books:   newBooks(),
 	}
-	p.horizon = 86400 * o.Float("horizon", 0, 0, 3650, "days after which past use counts for a third; 0 to count it in full as in the paper")
-	p.books = newBooks()
-	return p
 }
 
 // Name implements policy.Policy.

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/astraea"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
 func create(t *testing.T, options map[string]string) policy.Policy {
 	t.Helper()
 	o := policy.NewOptions(options)
-	p := astraea.New(o)
+	p := ablation.Astraea(o)
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func (p *Policy) updateBooks(v *policy.View) []*policy.Job {
 	b.Round = v.Now
 	b.entered++
 	for _, a := range b.Tenants {
-		a.advance(seconds, p.byDemand, p.horizon)
+		a.advance(seconds, p.ByDemand, p.horizon)
 		a.Held, a.Demand, a.Weights, a.Active = 0, 0, 0, 0
 	}
 	b.Waited = false
@@ -170,12 +170,12 @@ func (p *Policy) updateQuotas(v *policy.View) {
 	all := make([]*accounts.Account, 0, len(p.books.Tenants)+len(v.Tenants))
 	for _, name := range slices.Sorted(maps.Keys(p.books.Tenants)) {
 		a := p.books.Tenants[name]
-		a.Weight = v.TenantWeight(name, p.weights)
+		a.Weight = v.TenantWeight(name, p.Weights)
 		all = append(all, &a.Account)
 	}
 	for i := range v.Tenants { // they lend their quotas
 		if name := v.Tenants[i].Name; p.books.Tenants[name] == nil {
-			all = append(all, &accounts.Account{Weight: v.TenantWeight(name, p.weights)})
+			all = append(all, &accounts.Account{Weight: v.TenantWeight(name, p.Weights)})
 		}
 	}
 	accounts.Quotas(devices, slices.Values(all))

@@ -43,7 +43,7 @@ func (p *Policy) round(v *policy.View, jobs []*policy.Job, calm bool) policy.Pla
 
 // newTermEnd returns the end of the terms that begin now.
 func (p *Policy) newTermEnd(now time.Time) time.Time {
-	if !p.together {
+	if !p.Together {
 		return now.Add(p.term)
 	}
 	if !now.Before(p.books.TermEnd) {
@@ -64,7 +64,7 @@ func (r *round) collectTurns(jobs []*policy.Job, calm bool) {
 		case j.TermEnd.After(r.v.Now):
 			r.next = earlier(r.next, j.TermEnd)
 			continue
-		case calm && !j.TermEnd.IsZero() && !r.p.together:
+		case calm && !j.TermEnd.IsZero() && !r.p.Together:
 			until := r.v.Now.Add(r.p.term - r.v.Now.Sub(j.TermEnd)%r.p.term)
 			r.next = earlier(r.next, until)
 			r.plan.Until(until)
@@ -81,7 +81,7 @@ func (r *round) collectTurns(jobs []*policy.Job, calm bool) {
 			asking[j.App.Tenant] = t
 			r.tenants = append(r.tenants, t)
 		}
-		t.jobs = append(t.jobs, turn{job: j, rho: r.p.books.rho(r.v, j), fresh: r.p.newFirst && j.Leases == 0 && !j.Running(), order: len(t.jobs)})
+		t.jobs = append(t.jobs, turn{job: j, rho: r.p.books.rho(r.v, j), fresh: r.p.NewFirst && j.Leases == 0 && !j.Running(), order: len(t.jobs)})
 	}
 	for _, t := range r.tenants {
 		heap.Init(&t.jobs)
@@ -99,7 +99,7 @@ func (r *round) serveTenant() {
 	heap.Pop(&t.jobs)
 	n := r.place(t, turn)
 	if n == 0 {
-		if r.p.skipTenant && r.fitsEmptyCluster(turn.job) {
+		if r.p.SkipTenant && r.fitsEmptyCluster(turn.job) {
 			heap.Pop(&r.tenants)
 		}
 		return

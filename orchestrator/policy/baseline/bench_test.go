@@ -36,8 +36,6 @@ func BenchmarkDecide(b *testing.B) {
 		{"tiresias/round", func() policy.Policy { return &baseline.Tiresias{Thresholds: []float64{3600}, Interval: 1} }, 8},
 		{"tiresias/quiet", func() policy.Policy { return &baseline.Tiresias{Thresholds: []float64{1e9}, Interval: 1} }, 0},
 		{"srtf/freed", func() policy.Policy { return baseline.SRTF{} }, 8},
-		{"gandiva/freed", func() policy.Policy { return &baseline.Gandiva{} }, 8},
-		{"yarn-cs/freed", func() policy.Policy { return baseline.YARN{Borrow: true} }, 8},
 		{"drf/freed", func() policy.Policy { return baseline.DRF{} }, 8},
 	} {
 		b.Run(bc.name, func(b *testing.B) {

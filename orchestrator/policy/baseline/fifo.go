@@ -1,4 +1,4 @@
-// Package baseline holds well-known schedulers for comparison, each as defined in its paper.
+// Package baseline holds well-known simple schedulers, each as defined in its paper.
 package baseline
 
 import (

@@ -14,7 +14,7 @@ import (
 // the next. Tiresias itself has queues with thresholds instead, within which running jobs continue.
 type LAS struct {
 	Unit   Unit
-	slices timeSlices
+	slices TimeSlices
 }
 
 // NewLAS makes it from options.
@@ -22,7 +22,7 @@ func NewLAS(o *policy.Options) *LAS {
 	return &LAS{
 		Unit: Unit(o.Text("unit", string(ByApp), "whose service counts: app, that of a sweep with all its trials; or job, that of each trial",
 			string(ByApp), string(ByJob))),
-		slices: timeSlices{length: o.Duration("lease", 10*time.Minute, "length of a lease; all leases end together")},
+		slices: TimeSlices{Length: o.Duration("lease", 10*time.Minute, "length of a lease; all leases end together")},
 	}
 }
 
@@ -42,14 +42,14 @@ func (l *LAS) Restore(b []byte) error {
 
 // Decide implements policy.Policy.
 func (l *LAS) Decide(v *policy.View) policy.Plan {
-	return l.slices.decide(v, func() []*policy.Job { return l.order(v) }, "the least attained service of those that fit")
+	return l.slices.Decide(v, func() []*policy.Job { return l.order(v) }, "the least attained service of those that fit")
 }
 
 // order lists jobs by service, least first, and in order of arrival among equals.
 func (l *LAS) order(v *policy.View) []*policy.Job {
 	service := func(j *policy.Job) float64 { return v.Attained(j) }
 	if l.Unit == ByApp {
-		service = perApp(v, appAttained)
+		service = PerApp(v, appAttained)
 	}
 	jobs := v.Jobs()
 	line := make([]ranked, len(jobs))

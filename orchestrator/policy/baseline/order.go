@@ -15,8 +15,8 @@ type ranked struct {
 	place int
 }
 
-// byKey plans jobs in order of a key, smallest first. Running jobs with a larger key make room, largest first.
-func byKey(v *policy.View, key func(*policy.Job) float64, reason, evicted, round string) policy.Plan {
+// ByKey plans jobs in order of a key, smallest first. Running jobs with a larger key make room, largest first.
+func ByKey(v *policy.View, key func(*policy.Job) float64, reason, evicted, round string) policy.Plan {
 	var waiting []ranked
 	least := math.Inf(1)
 	for _, a := range v.Apps {

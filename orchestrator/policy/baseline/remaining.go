@@ -38,8 +38,8 @@ func timeLeft(v *policy.View, j *policy.Job) float64 {
 	return quotient(v.StepsLeft(j), bestRate(v, j, max(1, j.Demand.Max)), j)
 }
 
-// serviceLeft returns the device-seconds that a job still needs on as few devices as it can run on.
-func serviceLeft(v *policy.View, j *policy.Job) float64 {
+// ServiceLeft returns the device-seconds that a job still needs on as few devices as it can run on.
+func ServiceLeft(v *policy.View, j *policy.Job) float64 {
 	n := max(1, j.Demand.Min)
 	return float64(n) * quotient(v.StepsLeft(j), bestRate(v, j, n), j)
 }
@@ -51,12 +51,12 @@ func quotient(steps, rate float64, j *policy.Job) float64 {
 	return steps / rate
 }
 
-// appServiceLeft returns the device-seconds that a sweep still needs: the tuner's forecast minus what has been trained,
+// AppServiceLeft returns the device-seconds that a sweep still needs: the tuner's forecast minus what has been trained,
 // or the rest of its present trials if that is more or the tuner has no forecast.
-func appServiceLeft(v *policy.View, a *policy.App) float64 {
+func AppServiceLeft(v *policy.View, a *policy.App) float64 {
 	own := 0.0
 	for _, j := range a.Jobs {
-		own += serviceLeft(v, j)
+		own += ServiceLeft(v, j)
 	}
 	if len(a.Jobs) == 0 || math.IsInf(own, 1) {
 		return own
@@ -78,11 +78,11 @@ func appTimeLeft(v *policy.View, a *policy.App) float64 {
 	for _, j := range a.Jobs {
 		width += max(1, j.Demand.Max)
 	}
-	return appServiceLeft(v, a) / float64(max(1, min(size, width)))
+	return AppServiceLeft(v, a) / float64(max(1, min(size, width)))
 }
 
-// perApp caches a figure of each sweep for one decision.
-func perApp(v *policy.View, figure func(*policy.View, *policy.App) float64) func(*policy.Job) float64 {
+// PerApp caches a figure of each sweep for one decision.
+func PerApp(v *policy.View, figure func(*policy.View, *policy.App) float64) func(*policy.Job) float64 {
 	known := make(map[*policy.App]float64, len(v.Apps))
 	return func(j *policy.Job) float64 {
 		f, ok := known[j.App]

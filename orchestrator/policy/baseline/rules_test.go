@@ -13,26 +13,19 @@ import (
 func TestOptionsKeepTheRules(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		make   func() policy.Policy
-		traits []policytest.Trait
+		make func() policy.Policy
 	}{
 		"srtf by app": {make: func() policy.Policy { return baseline.SRTF{Unit: baseline.ByApp} }},
-		"srsf by app": {make: func() policy.Policy { return baseline.SRSF{Unit: baseline.ByApp} }},
 		"tiresias by app": {make: func() policy.Policy {
 			return &baseline.Tiresias{Thresholds: []float64{100}, Interval: time.Minute, Unit: baseline.ByApp}
 		}},
 		"tiresias of three queues that promotes": {make: func() policy.Policy {
 			return &baseline.Tiresias{Thresholds: []float64{50, 300}, Interval: 10 * time.Second, Promote: 0.5}
 		}},
-		"yarn-cs with quotas": {
-			make:   func() policy.Policy { return baseline.YARN{Shares: map[string]float64{"x": 3}} },
-			traits: []policytest.Trait{policytest.MayRefuse}, // larger than its quota
-		},
-		"gandiva that moves for little": {make: func() policy.Policy { return &baseline.Gandiva{Migrate: true, Gain: 1.01} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policytest.Run(t, tc.make, tc.traits...)
+			policytest.Run(t, tc.make)
 		})
 	}
 }

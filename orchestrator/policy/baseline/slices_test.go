@@ -17,23 +17,6 @@ func optionsOf(t *testing.T, pairs ...string) *policy.Options {
 	return o
 }
 
-// Two jobs of 30 s take turns of 10 s on one device; without slices the first keeps it until it ends.
-func TestGandivaTakesTurnsWithSlices(t *testing.T) {
-	t.Parallel()
-	for want, p := range map[string]policy.Policy{
-		"A 50 B 60 ": baseline.NewGandivaSliced(optionsOf(t, "slice=10s")),
-		"A 30 B 60 ": baseline.NewGandiva(optionsOf(t)),
-	} {
-		s := one(1)
-		s.Job(s.App("A", "x"), 1, 1, 30)
-		s.Job(s.App("B", "x"), 1, 1, 30)
-		s.Run(t, p, time.Hour)
-		if got := ends(s); got != want {
-			t.Errorf("%s: ended at %q, want %q", p.Name(), got, want)
-		}
-	}
-}
-
 // B is submitted when A has had 30 s: it gets the device at the end of the lease, and keeps it until it has had as much
 // as A.
 func TestLASServesLeastService(t *testing.T) {

@@ -20,7 +20,7 @@ func (SRTF) Preempts() bool { return true }
 func (s SRTF) Decide(v *policy.View) policy.Plan {
 	key := func(j *policy.Job) float64 { return timeLeft(v, j) }
 	if s.Unit == ByApp {
-		key = perApp(v, appTimeLeft)
+		key = PerApp(v, appTimeLeft)
 	}
-	return byKey(v, key, "the shortest remaining time of those that waited", "another has less time left", "shortest remaining time first")
+	return ByKey(v, key, "the shortest remaining time of those that waited", "another has less time left", "shortest remaining time first")
 }

@@ -130,7 +130,7 @@ func (t *Tiresias) victims(v *policy.View, queueOf func(*policy.Job) int) []*pol
 // queueOf returns a function that returns a job's queue by its attained service, 0 for the top.
 func (t *Tiresias) queueOf(v *policy.View) func(*policy.Job) int {
 	if t.Unit == ByApp {
-		service := perApp(v, appAttained)
+		service := PerApp(v, appAttained)
 		return func(j *policy.Job) int { return t.queue(service(j)) }
 	}
 	return func(j *policy.Job) int { return t.queue(v.Attained(j) - t.forgiven(j)) }

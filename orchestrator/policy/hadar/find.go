@@ -30,7 +30,7 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 			return
 		}
 		better := a.payoff > best.payoff
-		if r.cheapest && priced {
+		if r.Cheapest && priced {
 			better = a.cost < best.cost
 		}
 		if !found || better {

@@ -20,8 +20,11 @@ import (
 // one fork alone, so that its report is of the averaged weights.
 
 // NewForking makes HadarE's scheduler from its options.
-func NewForking(o *policy.Options) policy.Policy {
-	p, _ := New(o).(*Policy)
+func NewForking(o *policy.Options) policy.Policy { return NewForkingVariant(o, Default()) }
+
+// NewForkingVariant makes a variant of HadarE's scheduler from its options.
+func NewForkingVariant(o *policy.Options, v Variant) *Policy {
+	p := NewVariant(o, v)
 	p.forks = true
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
@@ -19,7 +20,7 @@ import (
 func forking(t testing.TB, options map[string]string) policy.Policy {
 	t.Helper()
 	o := policy.NewOptions(options)
-	p := hadar.NewForking(o)
+	p := ablation.HadarE(o)
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,15 +15,15 @@
 //     sums of payoffs are compared, which eq. 8 maximises.
 //   - Algorithm 2 returns at the first job without an allocation; here it continues with the others.
 //   - Algorithm 2 takes a job's cheapest allocation. Eq. 4 takes the one with the largest payoff, which differs if
-//     types differ in speed and is the default here; choose=cost selects Algorithm 2's.
+//     types differ in speed and is the default here; Variant.Cheapest selects Algorithm 2's.
 //   - The paper does not define the communication cost of an allocation over several nodes. Here it is the job's loss:
 //     its measured or assumed slowdown, which lowers its utility.
 //   - The program over all jobs takes time exponential in their number. Here it is exact for each window of jobs, those
 //     with the largest payoff per device first; prices carry over from window to window.
 //   - FIND_ALLOC considers the few cheapest allocations of a job. On small cases the sum is .98 to .99 of that of an
 //     exact solver over all allocations (exact_test.go).
-//   - A price may keep a job off a device that no other job wants. With conserve=true, the default, jobs that the
-//     program left out get such devices; conserve=false follows the paper.
+//   - A price may keep a job off a device that no other job wants. With Conserve, the default, jobs that the
+//     program left out get such devices; without it the policy follows the paper.
 package hadar
 
 import (
@@ -37,14 +37,11 @@ import (
 // Policy is Hadar's scheduler. When a round begins and jobs or nodes have changed since the last, all jobs are
 // allocated again, including running ones; otherwise running jobs stay, and waiting ones get free devices.
 type Policy struct {
-	round    time.Duration
-	restart  float64 // seconds
-	window   int
-	relative bool
-	cheapest bool
-	conserve bool
-	preempt  bool
-	always   bool
+	Variant
+
+	round   time.Duration
+	restart float64 // seconds
+	preempt bool
 	// forks selects HadarE.
 	forks bool
 	s     state
@@ -58,21 +55,34 @@ type state struct {
 	Seen uint64 `json:"seen,omitempty"`
 }
 
+// Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
+// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+type Variant struct {
+	// Window is the number of trials that the dynamic program decides about at once.
+	Window int
+	// Relative divides a trial's utility, its steps per second, by its rate on its fastest devices.
+	Relative bool
+	// Cheapest gives a trial the cheapest allocation (algorithm 2), not the one with the largest payoff (eq. 4).
+	Cheapest bool
+	// Conserve gives devices that prices would leave idle to waiting trials.
+	Conserve bool
+	// Always allocates running trials again in every round, also if trials and nodes have not changed.
+	Always bool
+}
+
+// Default returns the variant that the product uses.
+func Default() Variant { return Variant{Window: 8, Conserve: true} }
+
 // New makes the policy from its options.
-func New(o *policy.Options) policy.Policy {
+func New(o *policy.Options) policy.Policy { return NewVariant(o, Default()) }
+
+// NewVariant makes a variant of the policy from its options.
+func NewVariant(o *policy.Options, v Variant) *Policy {
 	return &Policy{
-		round: o.Duration("round", 6*time.Minute, "length of a round"),
+		Variant: v,
+		round:   o.Duration("round", 6*time.Minute, "length of a round"),
 		restart: o.Duration("restart", 10*time.Second,
 			"time that a trial loses when its devices change; a trial that would gain less is not moved").Seconds(),
-		window: o.Int("window", 8, 1, 16, "number of trials that the dynamic program decides about at once"),
-		relative: o.Text("utility", "throughput",
-			"a trial's utility: throughput, its steps per second since it was submitted; or relative, that over its rate on its fastest devices",
-			"throughput", "relative") == "relative",
-		cheapest: o.Text("choose", "payoff", "which allocation a trial gets: payoff, the one with the largest payoff (eq. 4); or cost, the cheapest "+
-			"(algorithm 2)", "payoff", "cost") == "cost",
-		conserve: o.Bool("conserve", true, "give devices that prices would leave idle to waiting trials"),
-		always: o.Text("anew", "changed", "when to allocate running trials again: changed, in rounds before which trials or nodes have changed; or "+
-			"always, in every round", "changed", "always") == "always",
 		preempt: o.Bool("preempt", true, "allocate running trials again in each round; otherwise they keep their devices"),
 	}
 }
@@ -121,7 +131,7 @@ func (p *Policy) beginRound(v *policy.View) bool {
 	seen := v.JobsHash()
 	same := seen == p.s.Seen
 	p.s.Seen = seen
-	return p.always || !same
+	return p.Always || !same
 }
 
 // Decide implements policy.Policy.
@@ -140,7 +150,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	for len(r.queue) > 0 && r.free.FreeDevices() > 0 {
 		r.window()
 	}
-	if p.conserve {
+	if p.Conserve {
 		r.fill()
 	}
 	done := plan.Plan(reason, "others are worth more than it on these devices, at their prices")

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/gavel/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
-	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
@@ -21,7 +21,7 @@ const slot = 6 * time.Minute
 func create(t testing.TB, options map[string]string) policy.Policy {
 	t.Helper()
 	o := policy.NewOptions(options)
-	p := hadar.New(o)
+	p := ablation.Hadar(o)
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func (r *round) entry(j *policy.Job, left float64) *entry {
 // its total steps over the time from its submission to its end (section 3.1).
 func (r *round) utility(e *entry, seconds float64) float64 {
 	u := e.total / max(e.age+seconds, 1e-3)
-	if r.relative {
+	if r.Relative {
 		u /= e.rate[e.order[0]]
 	}
 	return u * weight(e.job)
@@ -142,7 +142,7 @@ func (r *round) price(jobs []*entry) {
 
 // window decides which of the first jobs of the queue run, and where.
 func (r *round) window() {
-	n := min(r.Policy.window, len(r.queue))
+	n := min(r.Policy.Window, len(r.queue))
 	w := r.search(r.queue[:n])
 	w.decideFrom(0, 0)
 	for i, e := range w.jobs {

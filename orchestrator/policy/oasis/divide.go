@@ -46,7 +46,7 @@ func (d *slotDecision) divide(anew bool) policy.Plan {
 	}
 	x.holdForPromised(standings)
 	for _, j := range slices.Backward(x.spare) {
-		if d.conserve || d.m.Admissions[j.App.ID].isMeasuring() {
+		if d.Conserve || d.m.Admissions[j.App.ID].isMeasuring() {
 			x.plan.Keep(j)
 		} else if !x.plan.Reclaimed(j) {
 			x.plan.Evict(j, "it was promised no devices in this slot")
@@ -287,7 +287,7 @@ func (x *division) fill() {
 	for _, j := range x.v.Waiting() {
 		if x.m.Admissions[j.App.ID].isMeasuring() {
 			first = append(first, j)
-		} else if x.conserve {
+		} else if x.Conserve {
 			rest = append(rest, j)
 		}
 	}

@@ -37,7 +37,7 @@ func (d *slotDecision) learn(came []*policy.App) {
 			d.m.Seen = append(d.m.Seen, s)
 		}
 	}
-	if over := len(d.m.Seen) - d.history; over > 0 {
+	if over := len(d.m.Seen) - d.History; over > 0 {
 		d.m.Seen = slices.Clone(d.m.Seen[over:])
 	}
 }
@@ -88,7 +88,7 @@ func (d *slotDecision) prices() schedule.Prices {
 	low *= min(1, volume/(float64(d.slots)*max(1, all))) / 4 // 1/(4 eta)
 	for r := range p.Low {
 		p.Low[r] = low
-		p.High[r] = max(low, low*(p.High[r]/low)*d.ratio)
+		p.High[r] = max(low, low*(p.High[r]/low)*d.Ratio)
 	}
 	return p
 }

@@ -23,9 +23,21 @@ type cast struct {
 
 func play(t *testing.T, devices int, options map[string]string) *cast {
 	t.Helper()
+	return playVariant(t, Default(), devices, options)
+}
+
+// unconserving leaves devices without a promise idle, as the paper does.
+func unconserving() Variant {
+	v := Default()
+	v.Conserve = false
+	return v
+}
+
+func playVariant(t *testing.T, variant Variant, devices int, options map[string]string) *cast {
+	t.Helper()
 	c := &cast{Stage: stagetest.New(stagetest.Nodes("v100", 1, devices, devices)...), t: t, told: map[string][]*outbidv1.Admission{}}
 	o := policy.NewOptions(options)
-	c.p = &listening{New(o), c}
+	c.p = &listening{NewVariant(o, variant), c}
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +96,7 @@ func held(a *policy.App) (n int) {
 // promised.
 func TestAnAdmittedSweepFollowsItsSchedule(t *testing.T) {
 	t.Parallel()
-	c := play(t, 8, map[string]string{"slot": "10m", "slots": "20", "slack": "0", "conserve": "false"})
+	c := playVariant(t, unconserving(), 8, map[string]string{"slot": "10m", "slots": "20", "slack": "0"})
 	first := c.sweep("first", 1, 1, 4, 4*1200, &terms.Utility{Kind: terms.Sigmoid, Worth: 100, By: 1800, Decay: 1e-3})
 	second := c.sweep("second", 1, 1, 8, 8*1800, &terms.Utility{Kind: terms.Sigmoid, Worth: 100, By: 3600, Decay: 1e-3})
 	c.Run(t, c.p, time.Minute)
@@ -115,7 +127,7 @@ func TestAnAdmittedSweepFollowsItsSchedule(t *testing.T) {
 // then.
 func TestARefusedSweepIsOfferedAgain(t *testing.T) {
 	t.Parallel()
-	c := play(t, 2, map[string]string{"slot": "10m", "slots": "6", "conserve": "false", "slack": "0"})
+	c := playVariant(t, unconserving(), 2, map[string]string{"slot": "10m", "slots": "6", "slack": "0"})
 	c.sweep("dear", 1, 2, 2, 5*600*2, &terms.Utility{Kind: terms.Step, Worth: 1000, By: 1e6})
 	cheap := c.sweep("cheap", 1, 2, 2, 600*2, &terms.Utility{Kind: terms.Step, Worth: 1, By: 1e6})
 	c.Run(t, c.p, time.Minute)
@@ -134,7 +146,7 @@ func TestARefusedSweepIsOfferedAgain(t *testing.T) {
 // With refused=reject the policy rejects a sweep once, and control then stops it.
 func TestARejectedSweepIsNotOfferedAgain(t *testing.T) {
 	t.Parallel()
-	c := play(t, 2, map[string]string{"slots": "3", "conserve": "false", "refused": "reject"})
+	c := playVariant(t, unconserving(), 2, map[string]string{"slots": "3", "refused": "reject"})
 	c.sweep("late", 1, 2, 2, 100_000, &terms.Utility{Kind: terms.Step, Worth: 1, By: 60})
 	c.Run(t, c.p, 2*time.Hour)
 	c.wants("late", "REJECTED", "rejected: not admitted")

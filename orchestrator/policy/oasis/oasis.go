@@ -20,7 +20,7 @@
 //   - Schedules are reviewed when a slot begins. A sweep that is behind its schedule gets another one at any cost,
 //     because it was admitted; if that ends later than promised, the promise is broken and the reason reported. A sweep
 //     gives back what it no longer needs.
-//   - Devices without a promise for the slot go to waiting trials until they are promised (conserve=true).
+//   - Devices without a promise for the slot go to waiting trials until they are promised (Variant.Conserve).
 package oasis
 
 import (
@@ -38,14 +38,13 @@ import (
 
 // Policy is OASiS.
 type Policy struct {
+	Variant
+
 	slot     time.Duration
 	slots    int
 	restart  time.Duration
-	history  int
 	slack    float64
 	patience float64
-	ratio    float64
-	conserve bool
 	reject   bool
 	m        memory
 }
@@ -63,18 +62,33 @@ type memory struct {
 	Seen []seen `json:"seen,omitempty"`
 }
 
+// Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
+// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+type Variant struct {
+	// History is the number of latest sweeps that prices are learnt from.
+	History int
+	// Ratio is a factor on the learnt ratio of the highest to the lowest price.
+	Ratio float64
+	// Conserve gives devices without a promise for the slot to waiting trials until they are promised.
+	Conserve bool
+}
+
+// Default returns the variant that the product uses.
+func Default() Variant { return Variant{History: 100, Ratio: 1, Conserve: true} }
+
 // New makes the policy from its options.
-func New(o *policy.Options) policy.Policy {
+func New(o *policy.Options) policy.Policy { return NewVariant(o, Default()) }
+
+// NewVariant makes a variant of the policy from its options.
+func NewVariant(o *policy.Options, v Variant) *Policy {
 	p := &Policy{
+		Variant: v,
 		slot:    o.Duration("slot", 10*time.Minute, "length of a slot, during which a sweep's workers do not change"),
 		slots:   o.Int("slots", 300, 1, 10_000, "number of slots that are planned ahead"),
 		restart: o.Duration("restart", 10*time.Second, "time that a trial loses when its devices change; a trial gets no other devices or forks if less than twice that is left of a slot"),
-		history: o.Int("history", 100, 1, 10_000, "number of latest sweeps that prices are learnt from"),
 		slack:   o.Float("slack", 0.1, 0, 10, "extra work that is promised, as a fraction of a sweep's work, for restarts and measurement errors"),
 		patience: o.Float("patience", 10, 1e-3, 1e6, "number of run times after which the end of a sweep without a utility is worth half; "+
 			"counted from the deadline if there is one"),
-		ratio:    o.Float("ratio", 1, 1e-6, 1e6, "for studies of wrong prices: factor on the learnt ratio of the highest to the lowest price"),
-		conserve: o.Bool("conserve", true, "give devices without a promise for the slot to waiting trials until they are promised"),
 		reject: o.Text("refused", "wait", "treatment of a sweep that is not admitted: wait, it is offered again in later slots; or reject, it is stopped",
 			"wait", "reject") == "reject",
 	}

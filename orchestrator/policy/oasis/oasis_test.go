@@ -13,6 +13,6 @@ func TestPolicy(t *testing.T) {
 
 func TestPolicyThatLeavesDevicesIdle(t *testing.T) {
 	policytest.Run(t, func() policy.Policy {
-		return New(policy.NewOptions(map[string]string{"conserve": "false", "slot": "1m", "slots": "20"}))
+		return NewVariant(policy.NewOptions(map[string]string{"slot": "1m", "slots": "20"}), unconserving())
 	}, policytest.MayRefuse)
 }

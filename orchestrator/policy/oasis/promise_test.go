@@ -13,7 +13,7 @@ import (
 // promise.
 func TestSavedStepsCountAsDone(t *testing.T) {
 	t.Parallel()
-	c := play(t, 4, map[string]string{"slot": "10m", "slots": "20", "slack": "0", "conserve": "false"})
+	c := playVariant(t, unconserving(), 4, map[string]string{"slot": "10m", "slots": "20", "slack": "0"})
 	a := c.sweep("s", 1, 1, 1, 1800, &terms.Utility{Kind: terms.Step, Worth: 100, By: 1e5})
 	v := c.View()
 	p := New(policy.NewOptions(nil)).(*Policy) //nolint:forcetypeassert // it is of this package

@@ -142,7 +142,7 @@ func (m *instance) learn(p *Policy) {
 				continue
 			}
 			alpha := s.alpha[pool.kind]
-			slope := alpha * p.utility.Slope(1, s.y[i])
+			slope := alpha * p.Utility.Slope(1, s.y[i])
 			if pool.kind == dominant {
 				slope -= p.beta
 			}
@@ -179,7 +179,7 @@ func (m *instance) reward(p *Policy, has func(*port) []float64) float64 {
 		sums := make([]float64, len(m.types))
 		for i, y := range has(s) {
 			kind := m.pools[i].kind
-			reward += s.alpha[kind] * p.utility.Gain(1, y)
+			reward += s.alpha[kind] * p.Utility.Gain(1, y)
 			sums[kind] += y
 		}
 		reward -= p.beta * slices.Max(append(sums, 0))

@@ -30,12 +30,12 @@ import (
 
 // Policy is OGASched.
 type Policy struct {
-	slot        time.Duration
-	utility     ascent.Utility
-	beta        float64
-	rate, decay float64
-	preempt     bool
-	m           memory
+	Variant
+
+	slot    time.Duration
+	beta    float64
+	preempt bool
+	m       memory
 }
 
 // memory is the policy's state.
@@ -48,31 +48,35 @@ type memory struct {
 	Shares map[string]map[string]float64 `json:"shares"`
 }
 
+// Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
+// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+type Variant struct {
+	// Utility is the form of a sweep's gain from the number of its devices on a node.
+	Utility ascent.Utility
+	// Rate is the length of the first step up the gradient, and Decay that of each later one as a fraction of the step
+	// before it.
+	Rate, Decay float64
+}
+
+// Default returns the variant that the product uses.
+func Default() Variant { return Variant{Utility: ascent.Log, Rate: 2, Decay: 0.9999} }
+
 // New makes the policy from its options.
-func New(o *policy.Options) policy.Policy {
+func New(o *policy.Options) policy.Policy { return NewVariant(o, Default()) }
+
+// NewVariant makes a variant of the policy from its options.
+func NewVariant(o *policy.Options, v Variant) *Policy {
 	p := &Policy{
-		slot: o.Duration("slot", time.Minute, "length of a slot; shares are learnt, and running trials may be stopped, after each slot"),
-		beta: o.Float("beta", 0.05, 0, 1, "communication overhead of a device, relative to a gain of 1 for the first device"),
-		rate: o.Float("rate", 2, 1e-6, 1e6, "length of the first step up the gradient"),
-		decay: o.Float("decay", 0.9999, 0.5, 1,
-			"length of each later step as a fraction of the previous one"),
+		Variant: v,
+		slot:    o.Duration("slot", time.Minute, "length of a slot; shares are learnt, and running trials may be stopped, after each slot"),
+		beta:    o.Float("beta", 0.05, 0, 1, "communication overhead of a device, relative to a gain of 1 for the first device"),
 		preempt: o.Bool("preempt", true, "stop trials of sweeps that hold more than their share if others hold less"),
-	}
-	switch o.Text("utility", "log", "form of a sweep's gain from the number of its devices on a node", "linear", "log", "reciprocal", "poly") {
-	case "linear":
-		p.utility = ascent.Linear
-	case "reciprocal":
-		p.utility = ascent.Reciprocal
-	case "poly":
-		p.utility = ascent.Poly
-	default:
-		p.utility = ascent.Log
 	}
 	p.reset()
 	return p
 }
 
-func (p *Policy) reset() { p.m = memory{Rate: p.rate, Shares: map[string]map[string]float64{}} }
+func (p *Policy) reset() { p.m = memory{Rate: p.Rate, Shares: map[string]map[string]float64{}} }
 
 // Name implements policy.Policy.
 func (p *Policy) Name() string { return "ogasched" }
@@ -106,7 +110,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 		plan = fill.Plan("free devices, within a slot", "")
 	} else {
 		m.learn(p)
-		p.m.Next, p.m.Rate = v.Now.Add(p.slot), p.m.Rate*p.decay
+		p.m.Next, p.m.Rate = v.Now.Add(p.slot), p.m.Rate*p.Decay
 		plan = p.divide(v, m, jobs)
 	}
 	plan.Next = p.m.Next

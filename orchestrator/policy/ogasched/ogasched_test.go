@@ -9,14 +9,19 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-func create(t *testing.T, options map[string]string) *Policy {
+func create(t *testing.T, options map[string]string, changes ...func(*Variant)) *Policy {
 	t.Helper()
+	variant := Default()
+	for _, change := range changes {
+		change(&variant)
+	}
 	o := policy.NewOptions(options)
-	p, ok := New(o).(*Policy)
-	if err := o.Err(); err != nil || !ok {
+	p := NewVariant(o, variant)
+	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -65,7 +70,7 @@ func TestSweepsAlikeComeToHoldAsMuch(t *testing.T) {
 func TestSpeedAndWeightCount(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(append(stagetest.Nodes("a100", 1, 4, 4), stagetest.Nodes("k80", 1, 4, 4)...)...)
-	p := create(t, map[string]string{"utility": "poly", "beta": "0"})
+	p := create(t, map[string]string{"beta": "0"}, func(v *Variant) { v.Utility = ascent.Poly })
 	any := sweep(s, "any", 4, 1, 1, 1_000_000)
 	picky := s.App("picky", "picky")
 	for range 4 {
@@ -109,7 +114,7 @@ func TestGangsAreWholeAndEveryJobEnds(t *testing.T) {
 func TestSharesFitAndRoundingIsExplained(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
-	p := create(t, map[string]string{"rate": "25"})
+	p := create(t, nil, func(v *Variant) { v.Rate = 25 })
 	for i := range 3 {
 		sweep(s, fmt.Sprintf("sweep-%d", i), 4, 2, 2, 1_000_000)
 	}

@@ -46,38 +46,47 @@ var (
 	_ policy.Forking    = (*Policy)(nil)
 )
 
-// settings are the policy's own options; its arbiter has Themis's.
+// settings are the policy's own options and variant; its arbiter has Themis's.
 type settings struct {
-	// tenants means that the offer is divided among tenants.
-	tenants bool
-	// askAll means that all sweeps of a tenant are asked, not only the worst 1-f.
-	askAll bool
+	Variant
+
 	// floor is the part of its quota that a tenant gets whatever it had before. horizon is in seconds, 0 for none.
 	floor, horizon float64
 	// priced means that sweeps which state a utility are admitted by price.
 	priced bool
-	// byRate means that leftovers are assigned by measured rates.
-	byRate bool
-	// fill means that forks get leftovers and sweeps do not bid for them.
-	fill bool
 	// slot is how long forks train before they are averaged and release their devices.
 	slot time.Duration
 }
 
+// Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
+// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+type Variant struct {
+	// Arbiter is the variant of Themis's arbiter.
+	Arbiter themis.Variant
+	// ByTenant divides the offer among tenants by their long-term share; otherwise all sweeps bid for all of it.
+	ByTenant bool
+	// AskAll asks all sweeps of a tenant, not only the worst 1-f.
+	AskAll bool
+	// ByRate assigns leftovers by measured rates.
+	ByRate bool
+	// ForksFill gives forks the leftovers; otherwise sweeps also bid for forks.
+	ForksFill bool
+}
+
+// Default returns the variant that the product uses.
+func Default() Variant {
+	return Variant{Arbiter: themis.Default(), ByTenant: true, AskAll: true, ByRate: true, ForksFill: true}
+}
+
 // New makes the policy from its options.
-func New(o *policy.Options) policy.Policy {
-	p := &Policy{arbiter: themis.New(o)}
-	p.set.tenants = o.Text("tenants", "share", "how the offer is divided among tenants: share, by their long-term share; or none, all sweeps bid "+
-		"for all of it as in Themis", "share", "none") == "share"
-	p.set.askAll = o.Text("asked", "all", "which sweeps bid for their tenant's part: all; or worst, the tenant's worst 1-f as in Themis",
-		"all", "worst") == "all"
+func New(o *policy.Options) policy.Policy { return NewVariant(o, Default()) }
+
+// NewVariant makes a variant of the policy from its options.
+func NewVariant(o *policy.Options, v Variant) *Policy {
+	p := &Policy{arbiter: themis.NewVariant(o, v.Arbiter), set: settings{Variant: v}}
 	p.set.floor = o.Float("floor", 0.5, 0, 1, "fraction of its quota that a tenant may have however much it had before; 0 for ASTRAEA's rule")
 	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days after which past use counts for a third; 0 to count it in full as in ASTRAEA")
 	p.set.priced = o.Text("admission", "price", "how sweeps with a utility are admitted: price, by price; or none, always", "price", "none") == "price"
-	p.set.byRate = o.Text("types", "measured", "which leftover devices a trial gets if types differ: measured, those on which it was measured to be fastest; "+
-		"or any as in Themis", "measured", "any") == "measured"
-	p.set.fill = o.Text("forks", "fill", "which devices forks get: fill, those that would idle; or bid, sweeps also bid for them as in Themis",
-		"fill", "bid") == "fill"
 	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a trial train before they are averaged and their devices are on offer again; "+
 		"at most a lease")
 	p.books = newBooks()
@@ -134,7 +143,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	p.books.update(v, p.set.horizon)
 	shared := p.books.share(v, &p.set, p.arbiter.Lease())
 	refused := p.admit(v)
-	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.fill, ByRate: p.set.byRate, Slot: p.set.slot})
+	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.ForksFill, ByRate: p.set.ByRate, Slot: p.set.slot})
 	shared.explain(&plan)
 	p.explain(&plan, refused)
 	p.books.recordHoldings(v, plan)

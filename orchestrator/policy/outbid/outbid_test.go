@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/outbid"
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
@@ -22,7 +23,7 @@ func create(t *testing.T, pairs ...string) policy.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := outbid.New(o)
+	p := ablation.Outbid(o)
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -101,8 +101,8 @@ type tenant struct {
 
 // share orders the tenants that ask for or hold something.
 func (b *books) share(v *policy.View, set *settings, lease time.Duration) *shared {
-	s := &shared{number: map[string]int{}, floor: set.floor, lease: lease.Seconds(), askAll: set.askAll}
-	if !set.tenants {
+	s := &shared{number: map[string]int{}, floor: set.floor, lease: lease.Seconds(), askAll: set.AskAll}
+	if !set.ByTenant {
 		return s
 	}
 	for _, app := range v.Apps {

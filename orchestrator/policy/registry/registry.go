@@ -1,4 +1,6 @@
-// Package registry maps names to policies. A new policy is a new folder and one line here.
+// Package registry maps names to policies. A Registry is a value that a program chooses and passes on: Product returns the
+// policies that servers offer, and other programs add their own with With. A new policy is a new folder and one line in
+// Product.
 package registry
 
 import (
@@ -8,94 +10,68 @@ import (
 	"strings"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/allox"
 	"github.com/outbid-dev/outbid/orchestrator/policy/astraea"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
-	"github.com/outbid-dev/outbid/orchestrator/policy/elastic"
-	"github.com/outbid-dev/outbid/orchestrator/policy/gandivafair"
-	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
-	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
 	"github.com/outbid-dev/outbid/orchestrator/policy/oasis"
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched"
 	"github.com/outbid-dev/outbid/orchestrator/policy/outbid"
-	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
-
-// maker makes a policy from its options. It reads each of its options; New reports invalid ones.
-type maker func(*policy.Options) policy.Policy
-
-func makers() map[string]maker {
-	return map[string]maker{
-		"optimus":                  elastic.NewOptimus,
-		"slaq":                     elastic.NewSLAQ,
-		"dorm":                     elastic.NewDorm,
-		"allox":                    allox.New,
-		"astraea":                  astraea.New,
-		"gandiva-fair":             gandivafair.New,
-		"hadar":                    hadar.New,
-		"hadare":                   hadar.NewForking,
-		"hived":                    hived.New,
-		"oasis":                    oasis.New,
-		"ogasched":                 ogasched.New,
-		"outbid":                   outbid.New,
-		"rrh":                      rrh.New,
-		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },
-		"fifo-perf":                func(o *policy.Options) policy.Policy { return rounds.New("fifo-perf", o) },
-		"gavel-fifo":               func(o *policy.Options) policy.Policy { return rounds.New("gavel-fifo", o) },
-		"gavel-ftf":                func(o *policy.Options) policy.Policy { return rounds.New("gavel-ftf", o) },
-		"gavel-ftf-perf":           func(o *policy.Options) policy.Policy { return rounds.New("gavel-ftf-perf", o) },
-		"gavel-las":                func(o *policy.Options) policy.Policy { return rounds.New("gavel-las", o) },
-		"gavel-las-perf":           func(o *policy.Options) policy.Policy { return rounds.New("gavel-las-perf", o) },
-		"gavel-makespan-perf":      func(o *policy.Options) policy.Policy { return rounds.New("gavel-makespan-perf", o) },
-		"gavel-throughput-perf":    func(o *policy.Options) policy.Policy { return rounds.New("gavel-throughput-perf", o) },
-		"gavel-water-filling-perf": func(o *policy.Options) policy.Policy { return rounds.New("gavel-water-filling-perf", o) },
-		"isolated":                 func(o *policy.Options) policy.Policy { return rounds.New("isolated", o) },
-		"fifo":                     newFIFO,
-		"drf":                      func(*policy.Options) policy.Policy { return baseline.DRF{} },
-		"srtf":                     func(o *policy.Options) policy.Policy { return baseline.SRTF{Unit: baseline.UnitOption(o)} },
-		"srsf":                     func(o *policy.Options) policy.Policy { return baseline.SRSF{Unit: baseline.UnitOption(o)} },
-		"yarn-cs":                  func(o *policy.Options) policy.Policy { return baseline.NewYARN(o) },
-		"tiresias":                 func(o *policy.Options) policy.Policy { return baseline.NewTiresias(o) },
-		"gandiva":                  func(o *policy.Options) policy.Policy { return baseline.NewGandiva(o) },
-		"gandiva-sliced":           func(o *policy.Options) policy.Policy { return baseline.NewGandivaSliced(o) },
-		"las":                      func(o *policy.Options) policy.Policy { return baseline.NewLAS(o) },
-		"binpack":                  func(*policy.Options) policy.Policy { return baseline.BinPack{} },
-		"spread":                   func(*policy.Options) policy.Policy { return baseline.Spread{} },
-		"proportional":             func(*policy.Options) policy.Policy { return baseline.Proportional{} },
-	}
-}
-
-// newFIFO makes Outbid's FIFO, or Gavel's under the same name where the two are compared.
-func newFIFO(o *policy.Options) policy.Policy {
-	const help = "outbid; or gavel, as in Gavel's simulator: in rounds and with the options of gavel-fifo"
-	if o.Text("rules", "outbid", help, "outbid", "gavel") == "gavel" {
-		return rounds.New("fifo", o)
-	}
-	return baseline.FIFO{Workers: o.Int("workers", 0, 0, 1<<20,
-		"how many times its minimum a trial gets, over several nodes if it may spread; 0 for as many devices as are free on one node")}
-}
 
 // Default is the default policy of a server.
 const Default = "themis"
 
+// Maker makes a policy from its options. It reads each of its options; Registry.New reports invalid ones.
+type Maker func(*policy.Options) policy.Policy
+
+// Registry is a set of policies by name. The zero Registry has none.
+type Registry struct{ makers map[string]Maker }
+
+// Product returns the policies that a server offers.
+func Product() Registry {
+	return Registry{}.With(map[string]Maker{
+		"astraea":  astraea.New,
+		"drf":      func(*policy.Options) policy.Policy { return baseline.DRF{} },
+		"fifo":     func(*policy.Options) policy.Policy { return baseline.FIFO{} },
+		"hadar":    hadar.New,
+		"hadare":   hadar.NewForking,
+		"las":      func(o *policy.Options) policy.Policy { return baseline.NewLAS(o) },
+		"oasis":    oasis.New,
+		"ogasched": ogasched.New,
+		"outbid":   outbid.New,
+		"srtf":     func(o *policy.Options) policy.Policy { return baseline.SRTF{Unit: baseline.UnitOption(o)} },
+		"themis":   func(o *policy.Options) policy.Policy { return themis.New(o) },
+		"tiresias": func(o *policy.Options) policy.Policy { return baseline.NewTiresias(o) },
+	})
+}
+
+// With returns a registry with further policies, which replace those of the same name.
+func (r Registry) With(more map[string]Maker) Registry {
+	all := make(map[string]Maker, len(r.makers)+len(more))
+	maps.Copy(all, r.makers)
+	maps.Copy(all, more)
+	return Registry{all}
+}
+
+// Empty reports whether the registry has no policies.
+func (r Registry) Empty() bool { return len(r.makers) == 0 }
+
 // Names lists the policies, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(makers())) }
+func (r Registry) Names() []string { return slices.Sorted(maps.Keys(r.makers)) }
 
 // Forking lists the policies that train a trial on several forks by default, sorted.
-func Forking() []string {
-	all := makers()
-	return slices.DeleteFunc(Names(), func(name string) bool {
-		return !policy.ForksJobs(all[name](policy.NewOptions(nil)))
+func (r Registry) Forking() []string {
+	return slices.DeleteFunc(r.Names(), func(name string) bool {
+		return !policy.ForksJobs(r.makers[name](policy.NewOptions(nil)))
 	})
 }
 
 // New makes a policy by name. options may be nil.
-func New(name string, options *policy.Options) (policy.Policy, error) {
-	m, ok := makers()[name]
+func (r Registry) New(name string, options *policy.Options) (policy.Policy, error) {
+	m, ok := r.makers[name]
 	if !ok {
-		return nil, fmt.Errorf("policy: there is no policy %q; there are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("policy: there is no policy %q; there are %s", name, strings.Join(r.Names(), ", "))
 	}
 	if options == nil {
 		options = policy.NewOptions(nil)
@@ -108,12 +84,17 @@ func New(name string, options *policy.Options) (policy.Policy, error) {
 }
 
 // Options lists the options of a policy for help texts, or nil for an unknown policy.
-func Options(name string) []policy.Option {
-	m, ok := makers()[name]
+func (r Registry) Options(name string) []policy.Option {
+	m, ok := r.makers[name]
 	if !ok {
 		return nil
 	}
 	o := policy.NewOptions(nil)
 	m(o)
 	return o.Known()
+}
+
+// HasOption reports whether a policy has an option.
+func (r Registry) HasOption(name, option string) bool {
+	return slices.ContainsFunc(r.Options(name), func(o policy.Option) bool { return o.Name == option })
 }

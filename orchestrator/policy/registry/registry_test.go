@@ -1,81 +1,49 @@
 package registry_test
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-func TestEveryPolicyKeepsTheRules(t *testing.T) {
-	t.Parallel()
-	for _, name := range registry.Names() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var traits []policytest.Trait
-			if name == "rrh" || name == "oasis" { // admission control
-				traits = append(traits, policytest.MayRefuse)
-			}
-			policytest.Run(t, func() policy.Policy {
-				p, err := registry.New(name, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return p
-			}, traits...)
-		})
-	}
-}
-
-// A ledger records a policy's name and all its options, default ones included, and an equal policy can be made from
-// them.
-func TestPoliciesAreMadeAgainFromTheirResolvedOptions(t *testing.T) {
-	t.Parallel()
-	insides := []cmp.Option{
-		cmp.Exporter(func(reflect.Type) bool { return true }),
-		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().Type().Kind() == reflect.Func }, cmp.Ignore()),
-	}
-	for _, name := range registry.Names() {
-		for _, given := range []map[string]string{nil, {"rules": "gavel"}, {"seed": "7"}} {
-			for option := range given {
-				if !slices.ContainsFunc(registry.Options(name), func(o policy.Option) bool { return o.Name == option }) {
-					given = nil
-				}
-			}
-			first := policy.NewOptions(given)
-			p, err := registry.New(name, first)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.Name() != name {
-				t.Errorf("policy %s calls itself %s: a ledger's policy is looked for by that name", name, p.Name())
-			}
-			second := policy.NewOptions(first.Resolved())
-			again, err := registry.New(name, second)
-			if err != nil {
-				t.Errorf("%s from %v: %v", name, first.Resolved(), err)
-				continue
-			}
-			if diff := cmp.Diff(p, again, insides...); diff != "" {
-				t.Errorf("%s from %v is another (-first +second):\n%s", name, first.Resolved(), diff)
-			}
-			if diff := cmp.Diff(first.Resolved(), second.Resolved()); diff != "" {
-				t.Errorf("%s has other options then (-first +second):\n%s", name, diff)
-			}
-		}
-	}
-}
-
 func TestUnknownPolicyErrorListsPolicies(t *testing.T) {
 	t.Parallel()
-	_, err := registry.New("themes", nil)
-	if err == nil || !strings.Contains(err.Error(), `"themes"; there are `) {
+	_, err := registry.Product().New("themes", nil)
+	if err == nil || !strings.Contains(err.Error(), `"themes"; there are astraea, `) {
 		t.Fatalf("error was %v", err)
+	}
+}
+
+func TestWithAddsAndReplacesInACopy(t *testing.T) {
+	t.Parallel()
+	product := registry.Product()
+	more := product.With(map[string]registry.Maker{
+		"mine": func(o *policy.Options) policy.Policy { return baseline.FIFO{Workers: o.Int("workers", 1, 1, 9, "")} },
+		"fifo": func(*policy.Options) policy.Policy { return baseline.DRF{} },
+	})
+	if !more.HasOption("mine", "workers") || more.HasOption("mine", "other") || slices.Contains(product.Names(), "mine") {
+		t.Errorf("with a policy there are %v, without it %v", more.Names(), product.Names())
+	}
+	for want, r := range map[string]registry.Registry{"fifo": product, "drf": more} {
+		if p, err := r.New("fifo", nil); err != nil || p.Name() != want {
+			t.Errorf("fifo is %v, %v, want %s", p, err, want)
+		}
+	}
+	if !(registry.Registry{}).Empty() || product.Empty() {
+		t.Error("Empty is wrong")
+	}
+}
+
+// The options of the product are those that an operator sets; others belong into the lab.
+func TestPoliciesHaveFewOptions(t *testing.T) {
+	t.Parallel()
+	for _, name := range registry.Product().Names() {
+		if n := len(registry.Product().Options(name)); n > 9 {
+			t.Errorf("%s has %d options", name, n)
+		}
 	}
 }

@@ -15,7 +15,7 @@ type offered struct {
 
 // ask returns the sweeps that receive the offer (line 17), as indexes into the ranking. For each type on offer these
 // are the worst 1-f of the live sweeps that accept it, at least one, if they want something: a sweep that cannot use
-// what is free does not keep it from the others. With one type, that is the worst 1-f of all. With cover, the worst
+// what is free does not keep it from the others. With one type, that is the worst 1-f of all. With Variant.Cover, the worst
 // sweeps are asked until they could use cover times the devices on offer, of whatever type; sweeps that already hold
 // all they can use are then asked in addition. Options also add new sweeps and sweeps that could end within a lease.
 func ask(order []ranked, offer []offered, set *settings) []int {
@@ -26,15 +26,15 @@ func ask(order []ranked, offer []offered, set *settings) []int {
 		if o.devices <= 0 {
 			continue
 		}
-		if set.cover == 0 {
+		if set.Cover == 0 {
 			askWorst(order, o.kind, set.knob, in)
 		}
 		for i := range order {
 			in[i] = in[i] || order[i].askedExtra && !order[i].leftoversOnly && order[i].wants(o.kind)
 		}
 	}
-	if set.cover > 0 {
-		askCovering(order, float64(devices)*set.cover, set.knob, in)
+	if set.Cover > 0 {
+		askCovering(order, float64(devices)*set.Cover, set.knob, in)
 	}
 	var asked []int
 	for i := range in {

@@ -31,7 +31,7 @@ func runAuction(o *agent.Offer, bids []bid, within *parts, set *settings, chance
 	for i := range bids {
 		entries[i] = auction.Bidder{Nothing: 1}
 		if b := &bids[i]; b.table.Refused == "" {
-			entries[i] = auction.Bidder{Nothing: b.rhoOfNothing(set.nothing), Rows: b.table.Rows}
+			entries[i] = auction.Bidder{Nothing: b.rhoOfNothing(set.Nothing), Rows: b.table.Rows}
 		}
 		entries[i].Group = within.group(bids[i].index)
 	}
@@ -40,7 +40,7 @@ func runAuction(o *agent.Offer, bids []bid, within *parts, set *settings, chance
 	for i := range bids {
 		a := award{bid: &bids[i], row: result.Rows[i], keeps: result.Keeps[i]}
 		if a.row >= 0 {
-			a.gangs = pay(a.table.Rows[a.row].Gangs, a.keeps, max(1, a.state.Demand.Min), set.keepOne, chance)
+			a.gangs = pay(a.table.Rows[a.row].Gangs, a.keeps, max(1, a.state.Demand.Min), set.KeepOne, chance)
 		}
 		awards[i] = a
 	}

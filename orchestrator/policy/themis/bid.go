@@ -19,7 +19,7 @@ type bid struct {
 func (b *bid) isOutside() bool { return b.state.Agent != "" }
 
 // collect asks the bidders: the built-in one for every sweep, and others for sweeps that chose one.
-func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent.Agent, study *study) []bid {
+func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent.Agent, set *settings) []bid {
 	bids := make([]bid, len(asked))
 	var away []*bid
 	for i := range bids {
@@ -32,7 +32,7 @@ func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent
 		if b.isOutside() {
 			away = append(away, b)
 		} else {
-			study.distortTable(b.state.App, &b.table)
+			set.distortTable(b.state.App, &b.table)
 		}
 	}
 	if len(away) > 0 && others == nil {
@@ -44,7 +44,7 @@ func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent
 	fillTables(others, o, away)
 	for _, b := range away {
 		b.table.By(b.own.Ideal)
-		study.distortTable(b.state.App, &b.table)
+		set.distortTable(b.state.App, &b.table)
 	}
 	return bids
 }

@@ -100,9 +100,9 @@ func (s *settings) terms(v *policy.View, slot time.Duration) terms {
 
 // termEnd returns the end of a lease that begins now. Ends lie on a grid which, with stagger, is shifted for each node.
 func (s *settings) termEnd(now time.Time, node string) time.Time {
-	grid := max(time.Duration(s.grid*float64(s.lease)), time.Millisecond)
+	grid := max(time.Duration(s.Grid*float64(s.lease)), time.Millisecond)
 	shift := time.Duration(0)
-	if s.stagger {
+	if s.Stagger {
 		h := fnv.New64a()
 		h.Write([]byte(node))
 		const parts = 1 << 16

@@ -21,7 +21,7 @@ func TestEarlier(t *testing.T) {
 // same grid.
 func TestStaggeredTermsEndApart(t *testing.T) {
 	t.Parallel()
-	set := settings{lease: 10 * time.Minute, grid: 1, stagger: true}
+	set := settings{lease: 10 * time.Minute, Variant: Variant{Grid: 1, Stagger: true}}
 	now := time.Unix(100_000, 0)
 	one, other := set.termEnd(now, "n1"), set.termEnd(now, "n2")
 	again := set.termEnd(now.Add(3*set.lease), "n1")

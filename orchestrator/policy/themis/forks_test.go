@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
@@ -70,7 +71,7 @@ func said(s *stagetest.Stage, plan policy.Plan) string {
 func bidding(t testing.TB, options map[string]string) policy.Policy {
 	t.Helper()
 	o := policy.NewOptions(options)
-	p := themis.New(o)
+	p := ablation.Themis(o)
 	if err := o.Err(); err != nil {
 		t.Fatal(err)
 	}

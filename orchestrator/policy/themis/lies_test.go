@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/outbid"
-	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -21,10 +20,10 @@ type mechanism struct {
 // mechanisms returns Themis and the policies built on it. Lies must gain nothing in any of them.
 func mechanisms() map[string]mechanism {
 	return map[string]mechanism{
-		"themis":                  {func(o *policy.Options) policy.Policy { return themis.New(o) }, 1},
-		"outbid":                  {outbid.New, 1},
-		"outbid, two tenants":     {outbid.New, 2},
-		"outbid, a tenant an app": {outbid.New, 8},
+		"themis":                  {ablation.Themis, 1},
+		"outbid":                  {ablation.Outbid, 1},
+		"outbid, two tenants":     {ablation.Outbid, 2},
+		"outbid, a tenant an app": {ablation.Outbid, 8},
 	}
 }
 

@@ -48,7 +48,7 @@ func recall(
 	for i := range all {
 		a := all[i].app
 		m := known[a.ID]
-		if m == nil || m.Ideal <= 0 || set.rank == passedOver && m.Chain == 0 {
+		if m == nil || m.Ideal <= 0 || set.Rank == passedOver && m.Chain == 0 {
 			st := state(a)
 			rho, ideal := agent.Estimate(st)
 			m = remember(v, a, m, st, tableReport{rho, ideal, devicesHeld(a)}, set)
@@ -78,16 +78,16 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 	m := &memory{
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
-	if !set.ownWeights {
+	if !set.OwnWeights {
 		m.Share = s.Weight
 	}
 	if seen != nil {
 		m.IdleSince, m.HeldAt = seen.IdleSince, seen.HeldAt
 	}
-	if set.rank == passedOver || set.short {
+	if set.Rank == passedOver || set.Short {
 		m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
 	}
-	if set.rank == passedOver {
+	if set.Rank == passedOver {
 		if seen != nil && seen.Chain > 0 {
 			m.Chain = seen.Chain
 		} else {

@@ -84,11 +84,11 @@ func TestRememberTable(t *testing.T) {
 		"with devices": {tableReport{5, 50, 4}, seen, settings{}, memory{
 			Ideal: 50, Work: (250 - 100) * 4, Had: 40, Apps: 3, Share: 3, Least: 2, IdleSince: seen.IdleSince, HeldAt: seen.HeldAt,
 		}},
-		"with none": {tableReport{5, 50, 0}, nil, settings{ownWeights: true}, memory{
+		"with none": {tableReport{5, 50, 0}, nil, settings{Variant: Variant{OwnWeights: true}}, memory{
 			Ideal: 50, Work: (250 - 100) * 2 / 4., Had: 40, Apps: 3, Least: 2, IdleSince: a.Submitted,
 		}},
-		"late already": {tableReport{1, 50, 4}, nil, settings{ownWeights: true}, memory{Ideal: 50, Had: 40, Apps: 3, Least: 2, IdleSince: a.Submitted}},
-		"its chain is of when it was first seen": {tableReport{5, 50, 4}, seen, settings{ownWeights: true, rank: passedOver}, memory{
+		"late already": {tableReport{1, 50, 4}, nil, settings{Variant: Variant{OwnWeights: true}}, memory{Ideal: 50, Had: 40, Apps: 3, Least: 2, IdleSince: a.Submitted}},
+		"its chain is of when it was first seen": {tableReport{5, 50, 4}, seen, settings{Variant: Variant{OwnWeights: true, Rank: passedOver}}, memory{
 			Ideal: 50, Work: 600, Had: 40, Apps: 3, Least: 2, IdleSince: seen.IdleSince, HeldAt: seen.HeldAt,
 			Shortest: 1, Most: 1, Chain: 7,
 		}},

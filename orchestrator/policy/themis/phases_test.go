@@ -78,15 +78,17 @@ func TestTermsEndTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := settings{
 			lease: time.Duration(rapid.IntRange(1, 3600).Draw(t, "lease")) * time.Second,
-			grid:  rapid.SampledFrom([]float64{0, 0.25, 1}).Draw(t, "grid"), stagger: rapid.Bool().Draw(t, "stagger"),
+			Variant: Variant{
+				Grid: rapid.SampledFrom([]float64{0, 0.25, 1}).Draw(t, "grid"), Stagger: rapid.Bool().Draw(t, "stagger"),
+			},
 		}
 		now := time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "now"), 0)
-		grid := max(time.Duration(set.grid*float64(set.lease)), time.Millisecond)
+		grid := max(time.Duration(set.Grid*float64(set.lease)), time.Millisecond)
 		end := set.termEnd(now, "n1")
 		if off := end.Sub(now) - set.lease; off < -grid/2 || off > grid/2 {
 			t.Fatalf("a term of %v ends after %v", set.lease, end.Sub(now))
 		}
-		if !set.stagger && !end.Equal(end.Truncate(grid)) {
+		if !set.Stagger && !end.Equal(end.Truncate(grid)) {
 			t.Fatalf("%v is not on the grid of %v", end, grid)
 		}
 	})
@@ -145,12 +147,12 @@ func TestAsk(t *testing.T) {
 		"at least one":             {[]int{1, 1}, 8, settings{knob: 0.8}, []int{0}},
 		"everybody":                {[]int{1, 1, 1}, 8, settings{}, []int{0, 1, 2}},
 		"inactive ones count":      {[]int{0, 1, 1, 1, 1}, 8, settings{knob: 0.6}, []int{1}},
-		"no more than it takes":    {[]int{2, 2, 2, 2}, 4, settings{cover: 1}, []int{0, 1}},
-		"so many times":            {[]int{2, 2, 2, 2}, 4, settings{cover: 1.5}, []int{0, 1, 2}},
-		"covering, at most 1-f":    {[]int{1, 1, 1, 1}, 100, settings{knob: 0.5, cover: 1}, []int{0, 1}},
-		"sated ones are asked too": {[]int{-1, 2, -1, 2}, 100, settings{knob: 0.75, cover: 1}, []int{0, 1}},
+		"no more than it takes":    {[]int{2, 2, 2, 2}, 4, settings{Variant: Variant{Cover: 1}}, []int{0, 1}},
+		"so many times":            {[]int{2, 2, 2, 2}, 4, settings{Variant: Variant{Cover: 1.5}}, []int{0, 1, 2}},
+		"covering, at most 1-f":    {[]int{1, 1, 1, 1}, 100, settings{knob: 0.5, Variant: Variant{Cover: 1}}, []int{0, 1}},
+		"sated ones are asked too": {[]int{-1, 2, -1, 2}, 100, settings{knob: 0.75, Variant: Variant{Cover: 1}}, []int{0, 1}},
 		"covering skips inactive ones": {
-			[]int{0, 1, 0, 1}, 1, settings{cover: 1}, []int{1},
+			[]int{0, 1, 0, 1}, 1, settings{Variant: Variant{Cover: 1}}, []int{1},
 		},
 	} {
 		if got := ask(apps(tc.wants...), []offered{{"gpu", tc.devices}}, &tc.set); !slices.Equal(got, tc.want) {
@@ -195,13 +197,13 @@ func TestRank(t *testing.T) {
 		return got
 	}
 	if diff := cmp.Diff([]string{"idle-longest", "idle-short", "idle", "poor", "rich", "content"},
-		names(settings{rank: "rho"})); diff != "" {
+		names(settings{Variant: Variant{Rank: "rho"}})); diff != "" {
 		t.Errorf("by rho (-want +got):\n%s", diff)
 	}
-	if got := names(settings{rank: "rho", idle: "cached"}); got[0] != "poor" || got[1] != "rich" {
+	if got := names(settings{Variant: Variant{Rank: "rho", Idle: "cached"}}); got[0] != "poor" || got[1] != "rich" {
 		t.Errorf("with idle=cached: %v", got)
 	}
-	if got := names(settings{rank: passedOver, lease: time.Minute}); got[0] != "rich" || got[1] != "idle-short" {
+	if got := names(settings{lease: time.Minute, Variant: Variant{Rank: passedOver}}); got[0] != "rich" || got[1] != "idle-short" {
 		t.Errorf("with rank=passed-over: %v", got)
 	}
 }
@@ -311,7 +313,7 @@ func TestCollect(t *testing.T) {
 	offer := &agent.Offer{Lots: []agent.Lot{{Node: v.Nodes[0].Name, Type: "gpu", Free: 8, Slots: []int{4, 4}}}}
 	row := agent.Row{Rho: 2, Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "gpu"}}}
 	their := agent.Table{Rho: 8, Ideal: 10, Rows: []agent.Row{row}}
-	bids := collect(offer, []int{3, 5}, []*agent.AppState{state(""), state("theirs")}, teller{[]agent.Table{their}}, &study{})
+	bids := collect(offer, []int{3, 5}, []*agent.AppState{state(""), state("theirs")}, teller{[]agent.Table{their}}, &settings{})
 	in, out := bids[0], bids[1]
 	if in.index != 3 || out.index != 5 || in.isOutside() || !out.isOutside() {
 		t.Fatalf("bids %+v", bids)
@@ -358,12 +360,12 @@ func TestAskExtra(t *testing.T) {
 		m    memory
 		want bool
 	}{
-		"a newcomer":                {settings{newcomers: true}, memory{IdleSince: a.Submitted}, true},
-		"it held something":         {settings{newcomers: true}, memory{IdleSince: now}, false},
-		"it holds something":        {settings{newcomers: true}, memory{}, false},
-		"it ends within a lease":    {settings{short: true, lease: time.Minute}, memory{Shortest: 60}, true},
-		"half of it is done":        {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2, Had: -1}, true},
-		"it does not":               {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2}, false},
+		"a newcomer":                {settings{Variant: Variant{Newcomers: true}}, memory{IdleSince: a.Submitted}, true},
+		"it held something":         {settings{Variant: Variant{Newcomers: true}}, memory{IdleSince: now}, false},
+		"it holds something":        {settings{Variant: Variant{Newcomers: true}}, memory{}, false},
+		"it ends within a lease":    {settings{lease: time.Minute, Variant: Variant{Short: true}}, memory{Shortest: 60}, true},
+		"half of it is done":        {settings{lease: time.Minute, Variant: Variant{Short: true}}, memory{Shortest: 120, Work: 2, Had: -1}, true},
+		"it does not":               {settings{lease: time.Minute, Variant: Variant{Short: true}}, memory{Shortest: 120, Work: 2}, false},
 		"none are asked by default": {settings{lease: time.Minute}, memory{IdleSince: a.Submitted, Shortest: 60}, false},
 	} {
 		tc.m.Ideal, tc.m.Apps, tc.m.Least = 100, 1, 1
@@ -405,7 +407,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(6, 0, time.Minute)
 	v := s.View()
-	set := settings{rank: passedOver, lease: time.Minute, knob: 0, cover: 1, nothing: 1}
+	set := settings{lease: time.Minute, knob: 0, Variant: Variant{Rank: passedOver, Cover: 1, Nothing: 1}}
 	offered := newSupply(jobs[:1], nil, nil)
 	state := func(a *policy.App) *agent.AppState {
 		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) })
@@ -417,7 +419,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	order := rank(v, all, known, &set)
 	states := []*agent.AppState{state(order[0].app)}
 	offer := offerTo(v, offered, states)
-	bids := collect(offer, []int{0}, states, nil, &study{})
+	bids := collect(offer, []int{0}, states, nil, &settings{})
 	awards, result := runAuction(offer, bids, nil, &set, rand.New(rand.NewPCG(1, 1)))
 	p := newAllocator(v, policy.Extend(v), offered, order, &set)
 	p.placeWins(awards)
@@ -437,18 +439,18 @@ func TestRecordingChangesNothing(t *testing.T) {
 func TestRecordExplainsAsking(t *testing.T) {
 	t.Parallel()
 	for want, set := range map[string]settings{
-		"the 20% with the worst rho, those that hold nothing first": {knob: .8, rank: "rho"},
-		"the 20% with the worst rho; newcomers beside them":         {knob: .8, rank: "rho", idle: "cached", newcomers: true},
+		"the 20% with the worst rho, those that hold nothing first": {knob: .8, Variant: Variant{Rank: "rho"}},
+		"the 20% with the worst rho; newcomers beside them":         {knob: .8, Variant: Variant{Rank: "rho", Idle: "cached", Newcomers: true}},
 		"the 100% whose rho would be worst if they were passed over now, no more than it takes to use the offer 1.5 times": {
-			rank: passedOver, cover: 1.5,
+			Variant: Variant{Rank: passedOver, Cover: 1.5},
 		},
-		"the 50% with the worst rho, those that hold nothing first; those that could end within a lease beside them": {knob: .5, short: true},
+		"the 50% with the worst rho, those that hold nothing first; those that could end within a lease beside them": {knob: .5, Variant: Variant{Short: true}},
 	} {
 		if got := set.rule(); got != want {
 			t.Errorf("the rule is %q, want %q", got, want)
 		}
 	}
-	r := recordInput{set: &settings{rank: "rho"}, order: apps(1, 1, 0, 0)}
+	r := recordInput{set: &settings{Variant: Variant{Rank: "rho"}}, order: apps(1, 1, 0, 0)}
 	r.order[0].idle, r.order[0].waited, r.order[1].rho, r.order[2].rho = true, .25, 1.5, .5
 	r.order[3].idle, r.order[3].inactive = true, true
 	for i, want := range []string{
@@ -462,7 +464,7 @@ func TestRecordExplainsAsking(t *testing.T) {
 	if got := r.explainRank(1, false); got != "2 of 4: rho 1.5; not asked" {
 		t.Errorf("of one that was not asked: %q", got)
 	}
-	r.set.rank, r.order[1].passedOver = passedOver, 2.5
+	r.set.Rank, r.order[1].passedOver = passedOver, 2.5
 	if got := r.explainRank(1, true); got != "2 of 4: rho 2.5 if passed over" {
 		t.Errorf("by rank=passed-over: %q", got)
 	}

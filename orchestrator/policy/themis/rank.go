@@ -22,11 +22,11 @@ type ranked struct {
 	leftoversOnly bool
 	// ideal is its present T_id in seconds.
 	ideal float64
-	// passedOver is the rho that it will have if it is not asked in this round (rank=passed-over).
+	// passedOver is the rho that it will have if it is not asked in this round (Variant.Rank).
 	passedOver float64
 }
 
-// rank orders all live sweeps, worst off first. With rank=rho (pseudocode 1, line 16) the key is the cached rho of the
+// rank orders all live sweeps, worst off first. With Rank "rho" (pseudocode 1, line 16) the key is the cached rho of the
 // last auction or leftover grant. Sweeps that hold nothing but want something have an unbounded rho and come first:
 // among them the one that has waited longest in units of its T_id, so that short sweeps do not starve behind long ones,
 // and of those submitted together the shortest. Sweeps that neither hold nor want anything come last because they have
@@ -40,18 +40,18 @@ func rank(v *policy.View, all []sweepState, known map[string]*memory, set *setti
 		if r.idle {
 			r.waited = v.Now.Sub(m.IdleSince).Seconds() / r.ideal
 		}
-		r.askedExtra = set.newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
-			set.short && m.shortest(v, s.app) <= set.lease.Seconds()
-		if set.rank == passedOver {
+		r.askedExtra = set.Newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
+			set.Short && m.shortest(v, s.app) <= set.lease.Seconds()
+		if set.Rank == passedOver {
 			r.passedOver = m.passedOver(v, s.app, s.keeps, set.lease.Seconds())
 		}
 		order[i] = r
 	}
 	compare := byRho
 	switch {
-	case set.rank == passedOver:
+	case set.Rank == passedOver:
 		compare = byPassedOver
-	case set.idle == "cached":
+	case set.Idle == "cached":
 		compare = byCachedRho
 	}
 	slices.SortStableFunc(order, compare)

@@ -62,18 +62,18 @@ func (r *recordInput) record() *outbidv1.Auction {
 func (s *settings) rule() string {
 	text := fmt.Sprintf("the %.3g%% with the worst rho", 100*(1-s.knob))
 	switch {
-	case s.rank == passedOver:
+	case s.Rank == passedOver:
 		text = fmt.Sprintf("the %.3g%% whose rho would be worst if they were passed over now", 100*(1-s.knob))
-	case s.idle != "cached":
+	case s.Idle != "cached":
 		text += ", those that hold nothing first"
 	}
-	if s.cover > 0 {
-		text += fmt.Sprintf(", no more than it takes to use the offer %.3g times", s.cover)
+	if s.Cover > 0 {
+		text += fmt.Sprintf(", no more than it takes to use the offer %.3g times", s.Cover)
 	}
-	if s.newcomers {
+	if s.Newcomers {
 		text += "; newcomers beside them"
 	}
-	if s.short {
+	if s.Short {
 		text += "; those that could end within a lease beside them"
 	}
 	return text
@@ -86,9 +86,9 @@ func (r *recordInput) explainRank(i int, asked bool) string {
 	switch {
 	case o.inactive:
 		by = "holds and wants nothing"
-	case r.set.rank == passedOver:
+	case r.set.Rank == passedOver:
 		by = fmt.Sprintf("rho %.3g if passed over", o.passedOver)
-	case o.idle && r.set.idle != "cached":
+	case o.idle && r.set.Idle != "cached":
 		by = fmt.Sprintf("holds nothing for %.2g of its T_id", o.waited)
 	}
 	text := fmt.Sprintf("%d of %d: %s", i+1, len(r.order), by)

@@ -103,13 +103,13 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 	stock := v.Stock()
 	state := func(a *policy.App) *agent.AppState {
 		st := v.AppState(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) })
-		if p.set.ownWeights {
+		if p.set.OwnWeights {
 			st.Weight = a.Weight
 		}
 		if rules.ForksFill {
 			withoutForks(st)
 		}
-		p.set.study.distortWork(st)
+		p.set.distortWork(st)
 		return st
 	}
 	all := sweepStates(v, s)
@@ -123,7 +123,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 	a.allocator.parts = rules.Division.divide(a.order, a.allocator.devicesOnOffer())
 	asked := a.allocator.parts.askGroups(a.order, a.allocator.offeredByType(), &p.set)
 	if len(asked) == 0 {
-		a.allocator.leftovers(nil, p.set.leftover, p.rng)
+		a.allocator.leftovers(nil, p.set.Leftover, p.rng)
 		return a
 	}
 	states := make([]*agent.AppState, len(asked))
@@ -131,11 +131,11 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 		states[i] = state(a.order[of].app)
 	}
 	offer := offerTo(v, s, states)
-	bids := collect(offer, asked, states, p.agents, &p.set.study)
+	bids := collect(offer, asked, states, p.agents, &p.set)
 	var result *auction.Result
 	a.awards, result = runAuction(offer, bids, a.allocator.parts, &p.set, p.rng)
 	a.allocator.placeWins(a.awards)
-	a.allocator.leftovers(asked, p.set.leftover, p.rng)
+	a.allocator.leftovers(asked, p.set.Leftover, p.rng)
 	var after []float64
 	a.known, after = learn(v, a.order, a.awards, a.allocator.shares, known, &p.set)
 	a.record = (&recordInput{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -129,8 +130,8 @@ func policyWith(tb testing.TB, pairs ...string) *themis.Policy {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := themis.New(o)
-	if err := o.Err(); err != nil {
+	p, ok := ablation.Themis(o).(*themis.Policy)
+	if err := o.Err(); err != nil || !ok {
 		tb.Fatal(err)
 	}
 	return p

@@ -24,27 +24,26 @@
 //   - T_id is the arbiter's (agent.Ideal), and so is the rho that it remembers. Of a bidder's table only the times of
 //     its rows count: a sweep does not become visible by another T_id or by over-reporting.
 //   - Weights. A sweep's weight is its part of its tenant's share (policy.View.ShareOf): T_id is divided by its weight
-//     over the mean weight of the tenant's sweeps. weights=own divides by the weight itself, so that a sweep with
+//     over the mean weight of the tenant's sweeps. OwnWeights divides by the weight itself, so that a sweep with
 //     weight 1.1 is due more.
 //   - In the auction the rho of a sweep that would hold nothing is finite: that of a quarter of its smallest gang's
 //     speed. Without a bound the payment is undefined if devices are whole: a sweep that takes the last device that
 //     another such sweep could have had would pay all of it, whatever it bids, and a crowded round would assign
-//     everything at random. The option nothing is a factor on it.
+//     everything at random. Variant.Nothing is a factor on it.
 //   - Rounding. The auction leaves a sweep c times its row. It keeps the whole gangs that fit into that, and a part of
 //     the next gang if its trial can run on so few devices; otherwise a draw decides, so that it keeps c times the row
-//     in expectation and truthful bids remain optimal. With rounding=keep-one it keeps at least one gang.
+//     in expectation and truthful bids remain optimal. With KeepOne it keeps at least one gang.
 //   - Leftovers go, gang by gang, to sweeps that were not asked in random order, and to those that were if no other
 //     sweep can use them. A trial whose turn it is stays where it was unless that place was given away.
 //   - Free devices are pooled: terms end together, on a grid of one lease, so that a lease of 10 minutes lasts 5 to 15.
-//     With grid=0 each term ends separately; devices are then offered one by one, and a gang of four hardly ever finds
+//     With a Grid of 0 each term ends separately; devices are then offered one by one, and a gang of four hardly ever finds
 //     four on one node.
 //   - The rho shown for the visibility phase is that of the sweep's last table for what it holds now (section 3.2.3 and
 //     appendix): the work left then, less the device time used since, on its present devices.
 //
-// Each difference from the paper is an option that is off by default: rank=passed-over, cover, newcomers and short
-// change which sweeps are asked; idle=cached and nothing change the rho of holding nothing; leftover=keep, gangs, worst
-// and all change who gets leftovers; rounding=keep-one changes the payments; weights=own changes the weights; grid=0
-// and stagger change when leases end; grow stops running trials earlier to give them devices that no other sweep wants.
+// Differences from the paper are off by default. Package ablation of the lab offers them as options, and its page
+// docs/reference/lab-policies.md describes them (Variant). The option grow stops running trials earlier to give them
+// devices that no other sweep wants.
 package themis
 
 import (
@@ -73,28 +72,20 @@ var (
 	_ policy.Growing    = (*Policy)(nil)
 )
 
-// settings are the policy's options.
+// settings are the policy's options and variant.
 type settings struct {
-	knob     float64
-	lease    time.Duration
-	seed     uint64
-	keepOne  bool
-	grid     float64
-	rank     string
-	idle     string
-	cover    float64
-	nothing  float64
-	study    study
-	leftover string
+	Variant
+
+	knob  float64
+	lease time.Duration
+	seed  uint64
 	// restart is the seconds that a trial loses when it restarts as several forks.
 	restart float64
-	// stagger, newcomers, short and ownWeights deviate from the paper and are off by default.
-	stagger, newcomers, short, ownWeights bool
 	// grow is how long devices must be idle before running trials get them, or 0 to give them only when leases end.
 	grow time.Duration
 }
 
-// passedOver is the value of the option rank that deviates from the paper.
+// passedOver is the value of Variant.Rank that deviates from the paper.
 const passedOver = "passed-over"
 
 // state is the content of a snapshot.
@@ -112,41 +103,20 @@ type state struct {
 }
 
 // New makes the policy from its options.
-func New(o *policy.Options) *Policy {
+func New(o *policy.Options) *Policy { return NewVariant(o, Default()) }
+
+// NewVariant makes a variant of the policy from its options.
+func NewVariant(o *policy.Options, v Variant) *Policy {
 	p := &Policy{set: settings{
-		knob:  o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the sweeps with the worst rho are asked for bids"),
-		lease: o.Duration("lease", 10*time.Minute, "length of a lease"),
-		rank: o.Text("rank", "rho", "how sweeps are ranked: rho, by the cached rho as in the paper; or passed-over, by "+
-			"the rho that the sweep would have if it got nothing in this round and all it can use afterwards", "rho", passedOver),
-		idle: o.Text("idle", "unbounded", "how rank=rho ranks a sweep that holds nothing: unbounded, before all that hold "+
-			"something, by its waiting time in units of its T_id; or cached, by its cached rho like the others", "unbounded", "cached"),
-		cover: o.Float("cover", 0, 0, 1e9, "ask no more sweeps than could use this many times the devices on offer; 0 for no bound"),
-		nothing: o.Float("nothing", 1, 1, 1e12, "rho in the auction of a sweep that would hold nothing, as a multiple of its rho at a "+
-			"quarter of its smallest gang's speed"),
-		grid: o.Float("grid", 1, 0, 1, "leases end together, on a grid of this fraction of a lease; 0 to end each separately"),
-		seed: o.Seed("seed", 1, "seed of the random order in which leftovers are given"),
-		keepOne: o.Text("rounding", "lottery", "how a winner's devices are rounded to gangs: lottery, at random; or keep-one, to at least one gang",
-			"lottery", "keep-one") == "keep-one",
-		study: study{
-			errors: o.Float("error", 0, 0, 1, "for studies: largest relative error of every sweep's estimates"),
-			liars:  o.Float("liars", 0, 0, 1, "for studies: fraction of the sweeps that over-report their slowdown"),
-			lie:    o.Float("lie", 0.3, 0, 100, "for studies: by what fraction they over-report it"),
-		},
-		leftover: o.Text("leftover", "random", "which sweeps get leftovers first among those not asked: random; keep, which first lets each "+
-			"keep what it held; gangs, which does so for trials that need several devices; worst, by rho; or all, which includes "+
-			"those that were asked in the same random order",
-			"random", "keep", "gangs", "worst", "all"),
-		ownWeights: o.Text("weights", "tenant", "what a sweep's weight changes: tenant, its part of its tenant's share; or own, the share itself, without bound",
-			"tenant", "own") == "own",
-		stagger: o.Bool("stagger", false, "leases end node by node, each node on its own grid, not all at once"),
+		Variant: v,
+		knob:    o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the sweeps with the worst rho are asked for bids"),
+		lease:   o.Duration("lease", 10*time.Minute, "length of a lease"),
+		seed:    o.Seed("seed", 1, "seed of the random order in which leftovers are given"),
 		restart: o.Duration("restart", 10*time.Second,
 			"time that a trial loses when it restarts as several forks; a trial that would gain less is not forked").Seconds(),
-		newcomers: o.Bool("newcomers", false, "also ask sweeps that never held anything"),
-		short:     o.Bool("short", false, "also ask sweeps that could end within a lease"),
 		grow: time.Duration(o.Float("grow", 0, 0, 86400, "seconds that devices must be free, with no waiting trial that wants them, before running "+
 			"trials that can use more are stopped to continue with them; 0 to wait until their leases end") * float64(time.Second)),
 	}}
-	p.set.study.seed = p.set.seed
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)
 	p.rng = rand.New(p.pcg)
 	p.Seen = map[string]*memory{}

@@ -1,5 +1,5 @@
-// Package clusterspec parses the cluster of a simulation: a short form such as "v100:12/4,k80:12/4", the name of a
-// cluster in a paper, or a YAML file.
+// Package clusterspec parses the cluster of a simulation: a short form such as "v100:12/4,k80:12/4", a YAML file, or a
+// name that the caller defines.
 //
 // The short form is TYPE:DEVICES/PER_NODE, several separated by commas, with /NODES_PER_RACK appended if racks matter:
 // "v100:64/8/4" is eight nodes of eight V100 in two racks. A file is:
@@ -34,59 +34,24 @@ const (
 	mostNodes   = 1 << 17
 )
 
-// known returns the clusters used in papers.
-func known() map[string]string {
-	return map[string]string{
-		"astraea-philly": "gpu:1680/8",
-		"astraea-venus":  "gpu:800/8",
-		"gavel":          "v100:36/4,p100:36/4,k80:36/4",
-		"gavel-36":       "v100:12/4,p100:12/4,k80:12/4",
-		"hadar":          "v100:20/4,p100:20/4,k80:20/4",
-		"hadar-example":  "v100:2/2,p100:3/3,k80:1/1",
-		"hadare-aws":     "v100:1/1,k80:2/1,t4:2/1",
-		"hadare-lab":     "titan-rtx:1/1,t4:1/1,t400:1/1,rtx-3090:1/1,rtx-a2000:1/1",
-		"shockwave":      "v100:32/4",
-		"themis":         themisMachines(16, 6, 16),
-		"themis-256":     themisMachines(24, 12, 16),
-		"themis-84":      themisMachines(8, 3, 8),
-		"themis-42":      themisMachines(4, 1, 6),
-		"themis-21": `
-nodes:
-  - {count: 2, name: big, devices: "gpu:8", slots: 4}
-  - {count: 1, name: middle, devices: "gpu:4", slots: 4}
-  - {count: 1, name: small, devices: "gpu:1"}
-`,
-		"themis-testbed": `
-nodes:
-  - {count: 12, name: big, devices: "gpu:4"}
-  - {count: 8, name: small, devices: "gpu:2"}
-`,
+// Named are clusters by name, each in short form or as the content of a file.
+type Named map[string]string
+
+// Choices describes what Open accepts, for errors.
+func (n Named) Choices() string {
+	if len(n) == 0 {
+		return "a file, or a short form such as v100:12/4"
 	}
+	return "a file, a short form such as v100:12/4, or one of " + strings.Join(slices.Sorted(maps.Keys(n)), ", ")
 }
-
-// themisMachines returns a cluster with these numbers of machines with eight, four and one device: the one that
-// Themis's paper simulates, and others with a similar mix.
-func themisMachines(big, middle, small int) string {
-	return fmt.Sprintf(`
-nodes_per_rack: 8
-nodes:
-  - {count: %d, name: big, devices: "gpu:8", slots: 4}
-  - {count: %d, name: middle, devices: "gpu:4", slots: 4}
-  - {count: %d, name: small, devices: "gpu:1"}
-`, big, middle, small)
-}
-
-// Names lists the clusters used in papers, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(known())) }
 
 // Open returns the nodes, sorted by name, of a cluster given by name, in short form, or as a file. Names take
 // precedence over files; write ./NAME for a file with such a name. An error describes the problem and its position.
-func Open(text string) ([]cluster.Node, error) {
+func (n Named) Open(text string) ([]cluster.Node, error) {
 	if text == "" {
-		return nil, errors.New(`the cluster is empty: want a file, a short form such as v100:12/4, or one of ` +
-			strings.Join(Names(), ", "))
+		return nil, errors.New("the cluster is empty: want " + n.Choices())
 	}
-	if content, ok := known()[text]; ok {
+	if content, ok := n[text]; ok {
 		if strings.Contains(content, "nodes:") {
 			return Read([]byte(content), text)
 		}
@@ -101,8 +66,7 @@ func Open(text string) ([]cluster.Node, error) {
 	case strings.Contains(text, ":") && !strings.Contains(strings.SplitN(text, ":", 2)[0], "/"):
 		return Parse(text)
 	}
-	return nil, fmt.Errorf("there is no file %s, and it is neither a short form such as v100:12/4 nor one of %s",
-		text, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("there is no file %s: want %s", text, n.Choices())
 }
 
 // Parse parses the short form.

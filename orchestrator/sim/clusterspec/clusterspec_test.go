@@ -14,7 +14,7 @@ import (
 
 func TestShortForm(t *testing.T) {
 	t.Parallel()
-	nodes, err := clusterspec.Open("v100:4/2,k80:1/1")
+	nodes, err := clusterspec.Named{}.Open("v100:4/2,k80:1/1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ nodes:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := clusterspec.Open(path)
+	nodes, err := clusterspec.Named{}.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,35 +73,16 @@ nodes:
 	}
 }
 
-func TestNamedClusters(t *testing.T) {
+func TestNamedClustersComeBeforeFiles(t *testing.T) {
 	t.Parallel()
-	want := map[string]string{
-		"astraea-philly": "1680 devices on 210 nodes: 1680 gpu",
-		"astraea-venus":  "800 devices on 100 nodes: 800 gpu",
-		"gavel":          "108 devices on 27 nodes: 36 k80, 36 p100, 36 v100",
-		"gavel-36":       "36 devices on 9 nodes: 12 k80, 12 p100, 12 v100",
-		"hadar":          "60 devices on 15 nodes: 20 k80, 20 p100, 20 v100",
-		"hadar-example":  "6 devices on 3 nodes: 1 k80, 3 p100, 2 v100",
-		"hadare-aws":     "5 devices on 5 nodes: 2 k80, 2 t4, 1 v100",
-		"hadare-lab":     "5 devices on 5 nodes: 1 rtx-3090, 1 rtx-a2000, 1 t4, 1 t400, 1 titan-rtx",
-		"shockwave":      "32 devices on 8 nodes: 32 v100",
-		"themis":         "168 devices on 38 nodes: 168 gpu, in 5 racks",
-		"themis-256":     "256 devices on 52 nodes: 256 gpu, in 7 racks",
-		"themis-84":      "84 devices on 19 nodes: 84 gpu, in 3 racks",
-		"themis-42":      "42 devices on 11 nodes: 42 gpu, in 2 racks",
-		"themis-21":      "21 devices on 4 nodes: 21 gpu",
-		"themis-testbed": "64 devices on 20 nodes: 64 gpu",
-	}
-	got := map[string]string{}
-	for _, name := range clusterspec.Names() {
-		nodes, err := clusterspec.Open(name)
-		if err != nil {
-			t.Fatal(err)
+	named := clusterspec.Named{"small": "v100:4/2", "file": "nodes: [{devices: \"k80:3\"}]"}
+	for name, want := range map[string]string{"small": "4 devices on 2 nodes: 4 v100", "file": "3 devices on 1 nodes: 3 k80", "k80:1/1": "1 devices on 1 nodes: 1 k80"} {
+		if nodes, err := named.Open(name); err != nil || clusterspec.Describe(nodes) != want {
+			t.Errorf("%s: %v, %v", name, nodes, err)
 		}
-		got[name] = clusterspec.Describe(nodes)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if _, err := named.Open("other"); err == nil || !strings.HasSuffix(err.Error(), "or one of file, small") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -109,7 +90,7 @@ func TestBadClusters(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{
 		{"", "the cluster is empty"},
-		{"nothing", "there is no file nothing, and it is neither a short form such as v100:12/4 nor one of astraea-philly"},
+		{"nothing", "there is no file nothing: want a file, or a short form such as v100:12/4"},
 		{"v100:12", "1 numbers: want TYPE:DEVICES/PER_NODE, as in v100:12/4"},
 		{"v100:12/5", "12 devices do not fill nodes of 5"},
 		{"v100:0/4", `"0" is not a number from 1 to 1048576`},
@@ -118,7 +99,7 @@ func TestBadClusters(t *testing.T) {
 		{"v100:8/4,v100:8/4/2,gpu:1/1/1/1", "4 numbers"},
 		{"a:1048576/1,b:8/8", "more than 1048576 devices or 131072 nodes"},
 	} {
-		if _, err := clusterspec.Open(c[0]); err == nil || !strings.Contains(err.Error(), c[1]) {
+		if _, err := (clusterspec.Named{}).Open(c[0]); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%q: error %v, want %q", c[0], err, c[1])
 		}
 	}

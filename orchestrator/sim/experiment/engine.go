@@ -33,7 +33,7 @@ func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 		Mixed: r.Mixed, Forks: r.Forks,
 	})
 	if err != nil {
-		return measure.Result{}, badInput("the workload: %w", err)
+		return measure.Result{}, BadInput("the workload: %w", err)
 	}
 	rules, err := r.Policy.New()
 	if err != nil {

@@ -12,6 +12,7 @@ func (e *InputError) Error() string { return e.err.Error() }
 // Unwrap returns the cause, such as a trace.RowError.
 func (e *InputError) Unwrap() error { return e.err }
 
-func badInput(format string, args ...any) error {
+// BadInput returns an InputError with a formatted text.
+func BadInput(format string, args ...any) error {
 	return &InputError{fmt.Errorf(format, args...)}
 }

@@ -22,17 +22,18 @@ const ServerSeed = 1
 
 // ledgerPolicies creates the policies of a ledger with the options in the ledger.
 type ledgerPolicies struct {
+	from  registry.Registry
 	names []string
 	// given options override those of the ledger.
 	given []string
 }
 
 // newLedgerPolicies checks the given options.
-func newLedgerPolicies(names, given []string) (*ledgerPolicies, error) {
-	if _, err := PolicyFactories(names, given, 0, ServerSeed, false); err != nil {
+func newLedgerPolicies(from registry.Registry, names, given []string) (*ledgerPolicies, error) {
+	if _, err := PolicyFactories(from, names, given, 0, ServerSeed, nil); err != nil {
 		return nil, err
 	}
-	return &ledgerPolicies{names, given}, nil
+	return &ledgerPolicies{from, names, given}, nil
 }
 
 // make creates a policy.
@@ -46,20 +47,20 @@ func (c *ledgerPolicies) resolve(then *outbidv1.PolicySettings) (policy.Policy, 
 	values := maps.Clone(then.GetOptions())
 	if values == nil {
 		values = map[string]string{}
-		if hasOption(then.GetName(), "seed") {
+		if c.from.HasOption(then.GetName(), "seed") {
 			values["seed"] = strconv.FormatUint(ServerSeed, 10)
 		}
 	}
 	for _, option := range c.given {
-		if pair, mine := optionFor(then.GetName(), option, c.names); mine {
+		if pair, mine := optionFor(c.from, then.GetName(), option, c.names); mine {
 			name, value, _ := strings.Cut(pair, "=")
 			values[name] = value
 		}
 	}
 	options := policy.NewOptions(values)
-	p, err := registry.New(then.GetName(), options)
+	p, err := c.from.New(then.GetName(), options)
 	if err != nil && len(then.GetOptions()) > 0 {
-		err = badInput("%w; the ledger says %s: replay it with the version of outbid that wrote it", err,
+		err = BadInput("%w; the ledger says %s: replay it with the version of outbid that wrote it", err,
 			control.PolicyText(then.GetName(), then.GetOptions()))
 	}
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/lab"
+	"github.com/outbid-dev/outbid/orchestrator/lab/generate"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
@@ -29,11 +30,11 @@ func BenchmarkSimPhilly(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	made, err := trace.MakeASTRAEA(trace.ASTRAEAPhilly(base))
+	made, err := generate.MakeASTRAEA(generate.ASTRAEAPhilly(base))
 	if err != nil {
 		b.Fatal(err)
 	}
-	nodes, err := clusterspec.Open("astraea-philly")
+	nodes, err := clusterspec.Parse("gpu:1680/8")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func benchSettings() control.Settings {
 func makerOf(b *testing.B, name string) func() policy.Policy {
 	b.Helper()
 	return func() policy.Policy {
-		p, err := registry.New(name, nil)
+		p, err := lab.Policies().New(name, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

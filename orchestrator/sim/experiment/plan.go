@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
@@ -17,8 +20,11 @@ import (
 
 // Options are the options of an experiment.
 type Options struct {
-	// Cluster is a file, a short form such as v100:12/4, or the name of a cluster in a paper.
-	Cluster string
+	// Registry has the policies that there are.
+	Registry registry.Registry
+	// Cluster is a file, a short form such as v100:12/4, or a name in Clusters.
+	Cluster  string
+	Clusters clusterspec.Named
 	// Workload selects the trace. Its Throughputs are read from the file Throughputs.
 	Workload    workload.Request
 	Throughputs string
@@ -27,10 +33,8 @@ type Options struct {
 	PolicyOptions []string
 	// Round is the length of a round for policies with rounds; 0 for their default.
 	Round time.Duration
-	// RestartDelay is the time until a job trains again after its devices changed. RestartDelayGiven is set if the user
-	// chose it; otherwise Gavel's traces use 0.
-	RestartDelay      time.Duration
-	RestartDelayGiven bool
+	// RestartDelay is the time until a job trains again after its devices changed.
+	RestartDelay time.Duration
 	// Slowdown is the slowdown of jobs by spread, four numbers, or nil for the workload's own.
 	Slowdown []float64
 	Mishaps  sim.Mishaps
@@ -42,13 +46,18 @@ type Options struct {
 	ForkCosts sim.ForkCosts
 	// Parallel is the number of policies to run at once.
 	Parallel int
-	// Alone also simulates every app alone on its share of the cluster.
-	Alone bool
+	// Adjust changes the plan to the rules of its trace, or is nil. It is called when the trace has been read.
+	Adjust func(*Plan) error
+	// Compare returns a function that adds further figures to each result of a plan, or is nil.
+	Compare func(*Plan, Engine) Comparison
 	// Charts keeps the leases for Gantt charts.
 	Charts bool
 	// Timeless sets values that differ from run to run (decision times, memory) to 0.
 	Timeless bool
 }
+
+// Comparison adds further figures to a result.
+type Comparison func(context.Context, *measure.Result) error
 
 // Plan is an experiment that was checked and can run.
 type Plan struct {
@@ -69,26 +78,28 @@ func NewPlan(o Options) (*Plan, error) {
 	}
 	p := &Plan{Options: o}
 	var err error
-	if p.Nodes, err = clusterspec.Open(o.Cluster); err != nil {
-		return nil, badInput("--cluster: %w", err)
+	if p.Nodes, err = o.Clusters.Open(o.Cluster); err != nil {
+		return nil, BadInput("--cluster: %w", err)
 	}
-	if p.Factories, err = PolicyFactories(o.Policies, o.PolicyOptions, o.Round, o.Workload.Seed, false); err != nil {
+	if p.Factories, err = p.Options.Factories(nil); err != nil {
 		return nil, err
 	}
 	if o.Throughputs != "" {
 		if p.Table, err = trace.OpenThroughputs(o.Throughputs); err != nil {
-			return nil, badInput("--throughputs: %w", err)
+			return nil, BadInput("--throughputs: %w", err)
 		}
 		p.Workload.Throughputs = p.Table
 	}
 	if p.Trace, err = p.Workload.Trace(); errors.Is(err, workload.ErrNothing) {
-		return nil, badInput("%w", err)
+		return nil, BadInput("%w", err)
 	} else if err != nil {
-		return nil, badInput("the workload: %w", err)
+		return nil, BadInput("the workload: %w", err)
 	}
 	p.noteBroken()
-	if err := p.gavelRules(); err != nil {
-		return nil, err
+	if p.Adjust != nil {
+		if err := p.Adjust(p); err != nil {
+			return nil, err
+		}
 	}
 	return p, p.leaveOutMisfits()
 }
@@ -97,60 +108,45 @@ func NewPlan(o Options) (*Plan, error) {
 func (o *Options) check() error {
 	switch {
 	case o.Cluster == "":
-		return badInput("--cluster is missing: want a file, a short form such as v100:12/4, or one of %s",
-			strings.Join(clusterspec.Names(), ", "))
+		return BadInput("--cluster is missing: want %s", o.Clusters.Choices())
 	case o.Round < 0:
-		return badInput("--round %s: want more than 0", o.Round)
+		return BadInput("--round %s: want more than 0", o.Round)
 	case o.RestartDelay < 0:
-		return badInput("--restart-delay %s: want 0 or more", o.RestartDelay)
+		return BadInput("--restart-delay %s: want 0 or more", o.RestartDelay)
 	case o.Mishaps.NodeFails < 0 || o.Mishaps.NodeBack <= 0 || o.Mishaps.JobFails < 0:
-		return badInput("--node-fails %s, --node-back %s, --job-fails %s: want 0 or more, and --node-back above 0",
+		return BadInput("--node-fails %s, --node-back %s, --job-fails %s: want 0 or more, and --node-back above 0",
 			o.Mishaps.NodeFails, o.Mishaps.NodeBack, o.Mishaps.JobFails)
 	case o.Slowdown != nil && (len(o.Slowdown) != 4 || slices.Min(o.Slowdown) < 1):
-		return badInput("--slowdown %s: want four numbers from 1 on, such as 1,1,1.1,1.3",
+		return BadInput("--slowdown %s: want four numbers from 1 on, such as 1,1,1.1,1.3",
 			strings.Trim(strings.ReplaceAll(fmt.Sprint(o.Slowdown), " ", ","), "[]"))
 	case o.Parallel < 1:
-		return badInput("--parallel %d: want 1 or more", o.Parallel)
+		return BadInput("--parallel %d: want 1 or more", o.Parallel)
 	case o.ForkCosts.Upload < 0 || o.ForkCosts.Average < 0 || o.ForkCosts.Each < 0:
-		return badInput("--fork-costs %s,%s,%s: want 0 or more", o.ForkCosts.Upload, o.ForkCosts.Average, o.ForkCosts.Each)
+		return BadInput("--fork-costs %s,%s,%s: want 0 or more", o.ForkCosts.Upload, o.ForkCosts.Average, o.ForkCosts.Each)
 	case !(o.Workload.Load > 0 && o.Workload.Length > 0):
-		return badInput("--load %g, --length %g: want both above 0", o.Workload.Load, o.Workload.Length)
+		return BadInput("--load %g, --length %g: want both above 0", o.Workload.Load, o.Workload.Length)
 	}
 	if _, _, err := terms.ParseForks(o.Forks); err != nil {
-		return badInput("--forks: %w", err)
+		return BadInput("--forks: %w", err)
 	}
 	return nil
 }
 
-// note adds a line for the user.
-func (p *Plan) note(format string, args ...any) {
+// Factories checks the policies and their options. preset may add options, or is nil.
+func (o *Options) Factories(preset Preset) ([]PolicyFactory, error) {
+	return PolicyFactories(o.Registry, o.Policies, o.PolicyOptions, o.Round, o.Workload.Seed, preset)
+}
+
+// Note adds a line for the user.
+func (p *Plan) Note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
-}
-
-// gavelRules makes a trace in Gavel's format with throughputs run as in Gavel's simulator, unless the user chose
-// otherwise: a job whose devices change continues at once, and Gavel's policies count whole steps in each round.
-func (p *Plan) gavelRules() error {
-	if p.Table == nil || p.Trace.Report.Format != "gavel trace" {
-		return nil
-	}
-	if !p.RestartDelayGiven {
-		p.RestartDelay = 0
-	}
-	factories, err := PolicyFactories(p.Policies, p.PolicyOptions, p.Round, p.Workload.Seed, true)
-	if err != nil {
-		return err
-	}
-	p.Factories = factories
-	p.note("by the rules of Gavel's simulator, as the trace is one of Gavel's: a restart takes %s, its policies count whole steps, fifo is its own",
-		p.RestartDelay)
-	return nil
 }
 
 // noteBroken notes the rows that were skipped.
 func (p *Plan) noteBroken() {
 	if r := p.Trace.Report; r.Broken > 0 {
-		p.note("%s", r.String())
-		p.note("the first broken row: %s", r.Errors[0].Error())
+		p.Note("%s", r.String())
+		p.Note("the first broken row: %s", r.Errors[0].Error())
 	}
 }
 
@@ -182,13 +178,13 @@ func (p *Plan) leaveOutMisfits() error {
 		what += " of type " + strings.Join(j.GPUTypes, " or ")
 	}
 	if !p.Workload.Lenient {
-		return badInput("%s; the cluster has %s: want a larger one, or --lenient, which leaves out %d jobs", what,
+		return BadInput("%s; the cluster has %s: want a larger one, or --lenient, which leaves out %d jobs", what,
 			clusterspec.Describe(p.Nodes), left)
 	}
 	if len(kept.Jobs) == 0 {
-		return badInput("none of the %d jobs fits the cluster: %s", left, what)
+		return BadInput("none of the %d jobs fits the cluster: %s", left, what)
 	}
-	p.note("%d jobs do not fit the cluster and are left out, the first: %s", left, what)
+	p.Note("%d jobs do not fit the cluster and are left out, the first: %s", left, what)
 	p.Trace = kept
 	return nil
 }

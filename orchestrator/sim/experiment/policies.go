@@ -20,15 +20,18 @@ type PolicyFactory struct {
 	New   func() (policy.Policy, error)
 }
 
+// Preset adds options NAME=VALUE to those of a policy.
+type Preset func(policy string, pairs []string) []string
+
 // PolicyFactories checks the names and options of policies. The round and the seed become options of the policies that
-// have these, unless their options set them. With gavel, Gavel's policies count steps as Gavel's simulator does.
-func PolicyFactories(names, options []string, round time.Duration, seed uint64, gavel bool) ([]PolicyFactory, error) {
+// have these, unless their options set them. preset may add further options, or is nil.
+func PolicyFactories(from registry.Registry, names, options []string, round time.Duration, seed uint64, preset Preset) ([]PolicyFactory, error) {
 	if len(names) == 0 {
-		return nil, badInput("--policy is empty: want names from %s", strings.Join(registry.Names(), ", "))
+		return nil, BadInput("--policy is empty: want names from %s", strings.Join(from.Names(), ", "))
 	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
-			return nil, badInput("--policy names %s twice", name)
+			return nil, BadInput("--policy names %s twice", name)
 		}
 	}
 	used := make([]bool, len(options))
@@ -36,59 +39,46 @@ func PolicyFactories(names, options []string, round time.Duration, seed uint64, 
 	for _, name := range names {
 		var pairs []string
 		for i, option := range options {
-			pair, mine := optionFor(name, option, names)
+			pair, mine := optionFor(from, name, option, names)
 			if mine {
 				used[i] = true
 				pairs = append(pairs, pair)
 			}
 		}
 		if round > 0 {
-			pairs = unlessGiven(pairs, name, "round", round.String())
+			pairs = UnlessGiven(from, pairs, name, "round", round.String())
 		}
-		pairs = unlessGiven(pairs, name, "seed", strconv.FormatUint(seed, 10))
-		if gavel {
-			pairs = unlessGiven(pairs, name, "whole-steps", "true")
-			pairs = gavelFIFO(pairs, name, round)
+		pairs = UnlessGiven(from, pairs, name, "seed", strconv.FormatUint(seed, 10))
+		if preset != nil {
+			pairs = preset(name, pairs)
 		}
 		fresh := func() (policy.Policy, error) {
 			o, err := policy.ParseOptions(pairs)
 			if err != nil {
 				return nil, err
 			}
-			return registry.New(name, o)
+			return from.New(name, o)
 		}
 		o, err := policy.ParseOptions(pairs)
 		if err == nil {
-			_, err = registry.New(name, o)
+			_, err = from.New(name, o)
 		}
 		if err != nil {
-			return nil, badInput("%w", err)
+			return nil, BadInput("%w", err)
 		}
 		factories = append(factories, PolicyFactory{Name: name, Options: o.Resolved(), New: fresh})
 	}
 	if i := slices.Index(used, false); i >= 0 {
-		return nil, badInput("--option %s: none of the policies %s has it%s", options[i], strings.Join(names, ", "),
-			optionsOf(names))
+		return nil, BadInput("--option %s: none of the policies %s has it%s", options[i], strings.Join(names, ", "),
+			optionsOf(from, names))
 	}
 	return factories, nil
 }
 
-// gavelFIFO makes fifo behave like Gavel's, unless it has options.
-func gavelFIFO(pairs []string, name string, round time.Duration) []string {
-	if name != "fifo" || len(pairs) > 0 {
-		return pairs
-	}
-	pairs = append(pairs, "rules=gavel", "whole-steps=true")
-	if round > 0 {
-		pairs = append(pairs, "round="+round.String())
-	}
-	return pairs
-}
-
-// unlessGiven adds an option that the policy has and that is not set.
-func unlessGiven(pairs []string, policy, option, value string) []string {
+// UnlessGiven adds an option that the policy has and that is not set.
+func UnlessGiven(from registry.Registry, pairs []string, policy, option, value string) []string {
 	given := slices.ContainsFunc(pairs, func(pair string) bool { return strings.HasPrefix(pair, option+"=") })
-	if given || !hasOption(policy, option) {
+	if given || !from.HasOption(policy, option) {
 		return pairs
 	}
 	return append(pairs, option+"="+value)
@@ -96,23 +86,19 @@ func unlessGiven(pairs []string, policy, option, value string) []string {
 
 // optionFor reports whether an option applies to a policy, and returns it without the policy's name. An option without
 // a name applies to every policy that has it. If there is only one policy, all apply, so that it reports unknown ones.
-func optionFor(name, option string, names []string) (pair string, mine bool) {
+func optionFor(from registry.Registry, name, option string, names []string) (pair string, mine bool) {
 	key, _, _ := strings.Cut(option, "=")
-	if prefix, _, ok := strings.Cut(key, "."); ok && slices.Contains(registry.Names(), prefix) {
+	if prefix, _, ok := strings.Cut(key, "."); ok && slices.Contains(from.Names(), prefix) {
 		return strings.TrimPrefix(option, prefix+"."), prefix == name
 	}
-	return option, len(names) == 1 || hasOption(name, key)
-}
-
-func hasOption(name, option string) bool {
-	return slices.ContainsFunc(registry.Options(name), func(o policy.Option) bool { return o.Name == option })
+	return option, len(names) == 1 || from.HasOption(name, key)
 }
 
 // optionsOf lists the valid options.
-func optionsOf(names []string) string {
+func optionsOf(from registry.Registry, names []string) string {
 	var all []string
 	for _, name := range names {
-		for _, o := range registry.Options(name) {
+		for _, o := range from.Options(name) {
 			all = append(all, name+"."+o.Name)
 		}
 	}

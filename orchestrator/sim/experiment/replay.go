@@ -40,8 +40,8 @@ type Difference struct {
 }
 
 // DecideAgain lets each policy of the ledger decide its own rounds again. Given options, as [POLICY.]NAME=VALUE,
-// override those of the ledger.
-func DecideAgain(ctx context.Context, l ledger.Ledger, given []string) (*Decided, error) {
+// override those of the ledger. from has the policies that there are.
+func DecideAgain(ctx context.Context, from registry.Registry, l ledger.Ledger, given []string) (*Decided, error) {
 	seen, err := control.Summarise(ctx, l)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func DecideAgain(ctx context.Context, l ledger.Ledger, given []string) (*Decided
 	if len(names) == 0 {
 		names = []string{registry.Default}
 	}
-	policies, err := newLedgerPolicies(names, given)
+	policies, err := newLedgerPolicies(from, names, given)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +94,11 @@ type Rerun struct {
 }
 
 // NewRerun reads a ledger and checks the policies. The ledger's own policy comes first, with its last options, for a
-// fair comparison.
-func NewRerun(ctx context.Context, l ledger.Ledger, policies, options []string) (*Rerun, error) {
+// fair comparison. from has the policies that there are.
+func NewRerun(ctx context.Context, from registry.Registry, l ledger.Ledger, policies, options []string) (*Rerun, error) {
 	recording, err := sim.ReadRecording(ctx, l)
 	if errors.Is(err, sim.ErrNothingRan) {
-		return nil, badInput("%w", err)
+		return nil, BadInput("%w", err)
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func NewRerun(ctx context.Context, l ledger.Ledger, policies, options []string) 
 	if err != nil {
 		return nil, err
 	}
-	factories, err := PolicyFactories(names, withOwn(recording, own, options), 0, ServerSeed, false)
+	factories, err := PolicyFactories(from, names, withOwn(recording, own, options), 0, ServerSeed, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -60,11 +60,11 @@ type Hooks struct {
 	Result func(measure.Result) error
 }
 
-// mostRows is the largest cluster, in devices, for which a Gantt chart is drawn. mostBars is its maximum number of
-// leases.
+// mostRows is the largest cluster, in devices, for which the leases of a Gantt chart are kept. MostBars is the maximum
+// number of leases.
 const (
 	mostRows = 512
-	mostBars = 50_000
+	MostBars = 50_000
 )
 
 // outcome is a run's result or error.
@@ -109,7 +109,10 @@ func (p *Plan) Run(ctx context.Context, h Hooks) ([]measure.Result, error) {
 func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 	var all sync.WaitGroup
 	turns := make(chan struct{}, p.Parallel)
-	shares := newAlone(p, h.Engine)
+	var compare Comparison
+	if p.Compare != nil {
+		compare = p.Compare(p, h.Engine)
+	}
 	for i, f := range p.Factories {
 		select {
 		case turns <- struct{}{}:
@@ -118,7 +121,7 @@ func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 			continue
 		}
 		all.Go(func() {
-			r, err := p.runOne(ctx, f, h, shares)
+			r, err := p.runOne(ctx, f, h, compare)
 			ended[i] <- outcome{r, err}
 			<-turns
 		})
@@ -127,7 +130,7 @@ func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 }
 
 // runOne runs one policy.
-func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks, shares *alone) (measure.Result, error) {
+func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks, compare Comparison) (measure.Result, error) {
 	r := Request{
 		Policy: f, Nodes: p.Nodes, Trace: p.Trace, Table: p.Table, Seed: p.Workload.Seed, RestartDelay: p.RestartDelay,
 		Slowdown: p.Slowdown, Mishaps: p.Mishaps, Mixed: p.Mixed || f.Mixed, Forks: p.Forks, ForkCosts: p.ForkCosts,
@@ -136,7 +139,7 @@ func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks, shares *alo
 		r.Progress = func(at Progress) { h.Progress(f.Name, at) }
 	}
 	if p.Charts && p.Devices() <= mostRows {
-		r.Bars = mostBars
+		r.Bars = MostBars
 	}
 	peak := watchMemory()
 	var out measure.Result
@@ -152,8 +155,8 @@ func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks, shares *alo
 		err = h.Events(f.Name, run)
 	}
 	out.PeakMemory = peak()
-	if err == nil && p.Alone {
-		err = shares.compare(ctx, &out)
+	if err == nil && compare != nil {
+		err = compare(ctx, &out)
 	}
 	if p.Timeless {
 		out = out.Timeless()

@@ -1,5 +1,5 @@
-// Package workload selects the jobs of a simulation: a trace from a file, or one generated with a paper's figures,
-// restricted to a part. It reads only files; the same request gives the same trace.
+// Package workload selects the jobs of a simulation: a trace from a file or a generator, restricted to a part. It reads
+// only files; the same request gives the same trace.
 package workload
 
 import (
@@ -16,12 +16,12 @@ import (
 
 // Request selects a workload. Zero values of fields have no effect.
 type Request struct {
-	// File is a trace in any format that package trace knows. With Made it is the base trace.
+	// File is a trace in any format that package trace knows.
 	File string
-	// Made names a maker; Options are its settings, name=value, and Seed its seed.
-	Made    string
-	Options []string
-	Seed    uint64
+	// Generate generates the trace, or is nil. base is the trace of File, or nil.
+	Generate func(r Request, base *trace.Trace) (*trace.Trace, error)
+	// Seed is the seed of everything random.
+	Seed uint64
 	// Lenient skips broken rows.
 	Lenient bool
 	// JobTable is the job table for Alibaba's pai_task_table.
@@ -39,10 +39,10 @@ type Request struct {
 	Jobs int
 }
 
-// ErrNothing means that neither a file nor a maker was named.
-var ErrNothing = errors.New("there is no workload: give --trace FILE or --made NAME")
+// ErrNothing means that no file was named.
+var ErrNothing = errors.New("there is no workload: give --trace FILE")
 
-// Trace makes or reads the trace and restricts it: first to the window, then by tenants, load and number. Jobs without
+// Trace generates or reads the trace and restricts it: first to the window, then by tenants, load and number. Jobs without
 // GPUs are skipped.
 func (r Request) Trace() (*trace.Trace, error) {
 	t, err := r.source()
@@ -93,10 +93,8 @@ func (r Request) source() (*trace.Trace, error) {
 		}
 	}
 	switch {
-	case r.Made != "":
-		return r.make(base)
-	case len(r.Options) > 0:
-		return nil, fmt.Errorf("--made-option %s: these are settings of a maker: give --made too", r.Options[0])
+	case r.Generate != nil:
+		return r.Generate(r, base)
 	case base == nil:
 		return nil, ErrNothing
 	}

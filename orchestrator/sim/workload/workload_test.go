@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
@@ -62,43 +60,6 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-func TestMakersAreSeeded(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"themis-1", "themis-2", "oasis", "hadare", "astraea-venus", "venus-like"} {
-		r := workload.Request{Made: name, Seed: 7}
-		if name == "astraea-venus" {
-			r.File = file(t)
-		}
-		a, err := r.Trace()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		b, err := r.Trace()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(a.Jobs, b.Jobs); diff != "" {
-			t.Errorf("%s differs the second time", name)
-		}
-	}
-	got, err := workload.Request{Made: "themis-1", Options: []string{"apps=3", "days=1", "contention=2"}}.Trace()
-	if err != nil || len(got.Apps) != 3 {
-		t.Errorf("themis-1 with apps=3: %v, %d apps", err, len(got.Apps))
-	}
-}
-
-func TestEveryMakerSaysItsSettings(t *testing.T) { //nolint:paralleltest // it counts allocations
-	for _, m := range workload.Makers() {
-		if m.Help == "" || len(m.Settings) == 0 {
-			t.Errorf("%+v", m)
-		}
-	}
-	// Every command lists the makers in its help, so none may generate its workload for that.
-	if n := testing.AllocsPerRun(1, func() { workload.Makers() }); n > 2000 {
-		t.Errorf("describing the makers allocates %.0f times", n)
-	}
-}
-
 func TestWhatCannotBeLoaded(t *testing.T) {
 	t.Parallel()
 	path := file(t)
@@ -114,15 +75,6 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 		"--jobs -1: want 1 or more":                   {File: path, Jobs: -1},
 		"none of the 5 jobs of jobs is left to run":   {File: path, Window: "20d:30d"},
 		"scale by load -1":                            {File: path, Load: -1},
-		"--made themis-3: there is no such maker":     {Made: "themis-3"},
-		"--made-option apps: want NAME=VALUE":         {Made: "themis-1", Options: []string{"apps"}},
-		"--made-option apps=x: want a whole number":   {Made: "themis-1", Options: []string{"apps=x"}},
-		"--made-option days=nan: want a number":       {Made: "themis-1", Options: []string{"days=nan"}},
-		"--made-option gpus=1: themis-1 has apps, da": {Made: "themis-1", Options: []string{"gpus=1"}},
-		"--made-option apps is given twice":           {Made: "themis-1", Options: []string{"apps=1", "apps=1"}},
-		"--made-option a=1: these are settings of a ": {File: path, Options: []string{"a=1"}},
-		"--made gavel: its jobs are measured in step": {Made: "gavel"},
-		"--made astraea-venus: give the cluster's wh": {Made: "astraea-venus"},
 		"no such file":                                {File: path + "x"},
 	} {
 		if _, err := r.Trace(); err == nil || !strings.Contains(err.Error(), want) {
