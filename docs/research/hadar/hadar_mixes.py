@@ -2,10 +2,10 @@
 
     hadar_mixes.py RUNS.jsonl
 
-RUNS.jsonl, which may be compressed with gzip, is the output of `outbid-lab study docs/research/hadar/hadar.yaml --results
-RUNS.jsonl`. The tables have means over the five seeds with 95 % intervals (Student's t). They compare HadarE and
-Hadar with Gavel for the same slot, by the mean over the mixes for each seed. They also show totals and utilisation of
-HadarE by slot, and its total relative to Hadar's with slots of 90 s, for the same jobs.
+RUNS.jsonl, which may be compressed with gzip, is the output of `outbid-lab study docs/research/hadar/hadar.yaml
+--results RUNS.jsonl`. The tables have means over the five seeds with 95 % intervals (Student's t). They compare HadarE
+and Hadar with Gavel for the same slot, by the mean over the mixes for each seed. They also show totals and utilisation
+of HadarE by slot, and its total relative to Hadar's with slots of 90 s, for the same jobs.
 """
 
 import gzip

@@ -2,8 +2,8 @@
 
     python docs/research/oasis/oasis_optimum.py --outbid bin/outbid-lab --results oasis-optimum.jsonl
 
-`outbid-lab sim` makes and runs each instance. The optimum is a mixed-integer program that HiGHS solves (scipy). Runs that
-are already in the results file are not repeated. --check compares the program with a search through all schedules.
+`outbid-lab sim` makes and runs each instance. The optimum is a mixed-integer program that HiGHS solves (scipy). Runs
+that are already in the results file are not repeated. --check compares the program with a search through all schedules.
 """
 
 import argparse

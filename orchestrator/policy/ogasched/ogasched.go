@@ -1,6 +1,6 @@
 // Package ogasched is OGASched (Zhao et al., "Scheduling Multi-Server Jobs with Sublinear Regrets via Online Learning")
-// for a cluster of whole devices and jobs that run over many slots. Package ascent has the algorithm, and package slots
-// the paper's own model.
+// for a cluster of whole devices and jobs that run over many slots. Package ascent has the algorithm, and package slots of
+// the lab the paper's own model.
 //
 // A sweep is a port (type of job), a node an instance, and a device type a kind of resource. After each slot, the share
 // of each sweep in each node moves one step up the gradient of the slot's reward,

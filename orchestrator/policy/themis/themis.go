@@ -41,9 +41,8 @@
 //   - The rho shown for the visibility phase is that of the sweep's last table for what it holds now (section 3.2.3 and
 //     appendix): the work left then, less the device time used since, on its present devices.
 //
-// Differences from the paper are off by default. Package ablation of the lab offers them as options, and its page
-// docs/reference/lab-policies.md describes them (Variant). The option grow stops running trials earlier to give them
-// devices that no other sweep wants.
+// Further differences from the paper are fields of a Variant and off by default. The lab offers them as options. The
+// option grow stops running trials earlier to give them devices that no other sweep wants.
 package themis
 
 import (
