@@ -143,6 +143,9 @@ type Core struct {
 	meters map[string]*reportMeter
 	// asksOn continues to ask tuners in the next step, because this one was full.
 	asksOn bool
+	// answers are the tuners' answers that have not been followed yet. draining reports that enqueue follows them.
+	answers  []answer
+	draining bool
 	// replaying reports that events come from the ledger. following are the events after the current one in its
 	// batch.
 	replaying bool
@@ -264,7 +267,8 @@ func (c *Core) advanceAll() {
 	}
 }
 
-// emit decides an event: it applies the event, adds it to the step's batch and acts on the tuner's answer.
+// emit decides an event. It applies the event, adds it to the step's batch, and queues the answer of the tuner that
+// the event concerns. The outermost emit then drains the queue; see engine.md.
 func (c *Core) emit(e *outbidv1.Event) {
 	if c.err != nil {
 		return
@@ -276,7 +280,25 @@ func (c *Core) emit(e *outbidv1.Event) {
 	}
 	c.out.Events, c.out.Changes = append(c.out.Events, e), append(c.out.Changes, change)
 	c.out.Bytes += sizeOfEvent(e)
-	c.follow(answer)
+	c.enqueue(answer)
+}
+
+// enqueue adds a tuner's answer to the queue, and drains the queue unless a caller is doing so already.
+func (c *Core) enqueue(a answer) {
+	if a.err == nil && len(a.actions) == 0 {
+		return
+	}
+	c.answers = append(c.answers, a)
+	if c.draining {
+		return
+	}
+	c.draining = true
+	for len(c.answers) > 0 {
+		next := c.answers[0]
+		c.answers = c.answers[1:]
+		c.follow(next)
+	}
+	c.answers, c.draining = nil, false
 }
 
 // markBatchEnd records that a batch may end here.

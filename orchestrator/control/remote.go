@@ -77,7 +77,7 @@ func (in TunerAnswer) apply(c *Core) {
 	default:
 		c.scheduleDue = true
 	}
-	c.follow(answer{sweep: s, actions: in.Actions})
+	c.enqueue(answer{sweep: s, actions: in.Actions})
 }
 
 func tunerAnswered(sweep string, question uint64, said *outbidv1.TunerStatus, failure string) *outbidv1.Event {

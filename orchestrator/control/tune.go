@@ -59,7 +59,7 @@ func (c *Core) ask(s *state.Sweep, n int) {
 			Sweep: s.ID, N: int32(n), Waiting: status.Waiting, Exhausted: status.Exhausted,
 		}}})
 	}
-	c.follow(answer)
+	c.enqueue(answer)
 }
 
 func (c *Core) tunerFailed(s *state.Sweep, err error) {
