@@ -12,13 +12,13 @@ import (
 // that the fold reports (state.Change) or the table of events (state.Table), so that a new kind is described only in
 // that table.
 var readsKinds = map[string]string{ //nolint:gochecknoglobals // a table of this test
-	"orchestrator/state":               "contains the table and the fold",
-	"orchestrator/control/tune.go":     "converts events for tuners, according to the table",
-	"orchestrator/control/fold.go":     "calls code that needs the state before an event, according to the table",
-	"orchestrator/control/schedule.go": "decides: checks a policy's actions before they are events",
-	"orchestrator/control/deciding.go": "decides: checks which results of a slow round still apply",
-	"orchestrator/sim/invariants.go":   "is there to disagree with the fold: it must not ask it what an event means",
-	"orchestrator/ledger/ledgertest":   "checks that events come back as they were",
+	"orchestrator/state":                       "contains the table and the fold",
+	"orchestrator/control/tuning/tuning.go":    "converts events for tuners, according to the table",
+	"orchestrator/control/engine.go":           "calls code that needs the state before an event, according to the table",
+	"orchestrator/control/rounds/decisions.go": "decides: checks a round's grants against quotas before they are events",
+	"orchestrator/control/rounds/fits.go":      "decides: checks which results of a round apply before they are events",
+	"orchestrator/sim/invariants.go":           "is there to disagree with the fold: it must not ask it what an event means",
+	"orchestrator/ledger/ledgertest":           "checks that events come back as they were",
 }
 
 func TestWhatAnEventMeansStandsInOneTable(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/outbid-dev/outbid/orchestrator/control/merging"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -88,9 +89,32 @@ func (l *Loop) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant stri
 			}
 			for _, lease := range t.Leases {
 				for _, place := range lease.Places {
-					f(place.Node, lease.Fork(), tenantOf(s.Sweep().Spec))
+					f(place.Node, lease.Fork(), state.TenantOf(s.Sweep().Spec))
 				}
 			}
 		}
 	}
+}
+
+// mayConsolidate reports whether a node reads or stores an object for an average that it was ordered to compute.
+func mayConsolidate(v *view, req *outbidv1.AccessRequest) bool {
+	s, err := v.Sweep(req.GetFork().GetSweep())
+	if err != nil {
+		return false
+	}
+	t, err := s.Trial(req.GetFork().GetTrial())
+	if err != nil || !t.Consolidating() || t.Round.Node != req.GetNode() {
+		return false
+	}
+	order := merging.Consolidation(s.Sweep(), t)
+	key, start := req.GetKey(), order.GetOuter().GetStart()
+	switch {
+	case req.GetWrite():
+		return key == order.GetKey() || order.GetOuter() != nil && key == objects.OuterKey(order.GetKey())
+	case start != nil && (key == start.GetKey() || start.GetOuter() != nil && key == objects.OuterKey(start.GetKey())):
+		return true
+	}
+	return slices.ContainsFunc(order.GetSources(), func(src *outbidv1.ConsolidationSource) bool {
+		return src.GetCheckpoint().GetKey() == key
+	})
 }

@@ -101,41 +101,6 @@ func (l *Loop) lastSeen(node string) time.Time {
 	return time.Unix(0, a.at.Load())
 }
 
-// NodesSeen gives the times when nodes were last seen, including messages that are still in the queue.
-type NodesSeen map[string]time.Time
-
-func (in NodesSeen) apply(c *Core) {
-	for name, at := range in {
-		if l, known := c.nodes[name]; known && at.After(l.seen) {
-			l.seen = at
-		}
-	}
-}
-
-// LoopStalled tells the core that the loop did not run for a while, because of a disk, a decision or the whole
-// machine. Nodes are not to blame for their silence during that time, and orders may have been late by as much: every
-// node is given that time.
-type LoopStalled struct{ For time.Duration }
-
-func (in LoopStalled) apply(c *Core) {
-	later := func(t time.Time) time.Time {
-		if t = t.Add(in.For); t.After(c.now) {
-			return c.now
-		}
-		return t
-	}
-	c.started = later(c.started)
-	for _, l := range c.nodes {
-		l.seen = later(l.seen)
-		if !l.own.IsZero() {
-			l.own = later(l.own)
-		}
-		for id, since := range l.missing {
-			l.missing[id] = later(since)
-		}
-	}
-}
-
 const (
 	// stallAfter is how long an iteration of the loop may take before it counts as a stall.
 	stallAfter = time.Second

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/control/tuning"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
@@ -333,7 +334,7 @@ const openPatience = 30 * time.Second
 
 // openTuner starts the tuner of a sweep that is being submitted if it is remote. Only the submitting call waits.
 func (l *Loop) openTuner(ctx context.Context, spec *outbidv1.SweepSpec) (*opened, error) {
-	if !isRemote(spec) {
+	if !tuning.IsRemote(spec) {
 		return nil, nil //nolint:nilnil // most tuners are not programs
 	}
 	ctx, cancel := context.WithTimeout(ctx, openPatience)

@@ -50,9 +50,9 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 	a := &Audit{Policies: map[string]int{}, table: state.NewTable()}
 	c := NewCore(set, p, state.New())
 	var seq uint64
-	c.audit = func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
-		a.compare(seq, at, round, now, c.ofPolicy(a, then))
-	}
+	c.rounds.OnReplay(func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
+		a.compare(seq, at, round, now, a.ofPolicy(c.engine.st, then))
+	})
 	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
 		if err != nil {
@@ -78,18 +78,18 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 	if err != nil {
 		return nil, nil, fmt.Errorf("replaying: %w", err)
 	}
-	return a, c.st, nil
+	return a, c.engine.st, nil
 }
 
 // ofPolicy returns the events that follow a round, without grants to trials that must run alone. Control makes these
 // itself, perhaps in the step in which a concurrent round ends, and policies do not see such trials.
-func (c *Core) ofPolicy(a *Audit, then []*outbidv1.Event) []*outbidv1.Event {
+func (a *Audit) ofPolicy(st *state.State, then []*outbidv1.Event) []*outbidv1.Event {
 	return slices.DeleteFunc(slices.Clone(then), func(e *outbidv1.Event) bool {
 		if a.decision(e).GetKind() != state.DecisionGrant {
 			return false
 		}
-		ref := c.st.TrialOf(e)
-		return slices.ContainsFunc(c.st.Suspects(), func(s state.Suspect) bool {
+		ref := st.TrialOf(e)
+		return slices.ContainsFunc(st.Suspects(), func(s state.Suspect) bool {
 			return s.Sweep.ID == ref.GetSweep() && s.Trial.Number == ref.GetTrial()
 		})
 	})

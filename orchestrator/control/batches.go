@@ -51,6 +51,3 @@ func sizeOfEvents(events []*outbidv1.Event) int {
 
 // sizeOfEvent includes the tag and the length before an event.
 func sizeOfEvent(e *outbidv1.Event) int { return proto.Size(e) + 6 }
-
-// full reports whether the current step is so large that work that can wait should be left to the next step.
-func (c *Core) full() bool { return c.out.Bytes > bytesPerStep }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -10,7 +11,7 @@ import (
 func (l *Loop) Tenants() []string {
 	seen := map[string]bool{}
 	l.view.Load().each(func(s *state.Sweep) { seen[s.Spec.GetTenant()] = true })
-	return sortedKeys(seen)
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Blobs returns the functions that sweeps use, by SHA-256, with the tenants of those sweeps.

@@ -126,7 +126,7 @@ func (l *Loop) keepTime() {
 
 // startClock starts this leader's time, once the state is restored.
 func (l *Loop) startClock(ctx context.Context) error {
-	wall, last := l.cfg.Now(), l.core.st.Time
+	wall, last := l.cfg.Now(), l.core.State().Time
 	if last.IsZero() {
 		l.clock = newClock(l.cfg.Now, wall)
 		return nil

@@ -7,15 +7,23 @@
 package control
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/control/faults"
+	"github.com/outbid-dev/outbid/orchestrator/control/merging"
+	"github.com/outbid-dev/outbid/orchestrator/control/nodes"
+	"github.com/outbid-dev/outbid/orchestrator/control/rounds"
+	"github.com/outbid-dev/outbid/orchestrator/control/sweeps"
+	"github.com/outbid-dev/outbid/orchestrator/control/tenants"
+	"github.com/outbid-dev/outbid/orchestrator/control/trials"
+	"github.com/outbid-dev/outbid/orchestrator/control/tuning"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -69,87 +77,21 @@ type Settings struct {
 }
 
 // Agents bid for the sweeps that chose one of them.
-type Agents interface {
-	agent.Agent
-	// Names returns the sorted names of the agents.
-	Names() []string
-}
+type Agents = rounds.Agents
 
-// Core decides. It is not safe for concurrent use.
+// Core decides. It is not safe for concurrent use. The packages below this one each own a part of what it knows; the
+// engine carries events between them.
 type Core struct {
-	set Settings
-	st  *state.State
-	// tuners holds the tuners of unfinished sweeps, archived those of finished ones, and unopened the errors of those
-	// that could not be started.
-	tuners   map[string]tuner.Tuner
-	archived map[string]archived
-	unopened map[string]error
-	// policy decides rounds. During replay it is the policy of that time, or nil if its name differs from that of
-	// configured, the policy that the core was made with.
-	policy, configured policy.Policy
-	// initial is the first snapshot of configured, or nil if it has none.
-	initial []byte
-	// hasHistory reports whether the policy remembers rounds, which the next policy of its name continues from.
-	hasHistory bool
-	// now is the time of the current step.
-	now time.Time
-	// started is the time of this core's first decision. Nodes that have not been seen since are given a lease's
-	// time.
-	started time.Time
-	nodes   map[string]*nodeContact
-
-	out Outcome
-	// touched sweeps are advanced before the step ends, later ones in the next step.
-	touched, later map[string]bool
-	// scheduleDue asks the policy in this step, because the devices or the trials that need some may have changed.
-	scheduleDue bool
-	// next is when the policy is due again, or zero for never.
-	next time.Time
-	// spent names the tenants whose device-hours are used up. metered is when that may change next, or zero for
-	// never.
-	spent   map[string]bool
-	metered time.Time
-	// opening is when the next avoided node may be used again, or zero for never.
-	opening time.Time
-	// err is set by the first event that cannot be applied. The core is unusable after that.
-	err error
-	// views caches the policy's view.
-	views *viewCache
-	// stateful policies have state, so each of their rounds is recorded. A policy that preempts is shown every device
-	// that sweeps could use.
-	stateful, preempts bool
-	// mayCreate names the sweeps whose tuner may create trials if it is asked.
-	mayCreate map[string]bool
-	// audit is called for each replayed round with the policy's decision now and the events recorded then.
-	audit func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event)
-	// asking names the sweeps whose remote tuners have unanswered events. pending holds the commands that wait for
-	// those answers; each reports whether it has replied.
-	asking  map[string]bool
-	pending []func() bool
-	// asked counts the requests to external agents. bids is the round for which they are being asked, or nil.
-	asked uint64
-	bids  *bids
-	// deciding is the round that the policy decides concurrently with the core's steps, or nil. deferRound keeps the
-	// next round from starting in the step in which that one ends. During replay, begun is the view of the last such
-	// round.
-	deciding   *round
-	deferRound bool
-	begun      *policy.View
-	// ordersDue names the nodes that get orders at the end of the step.
-	ordersDue map[string]bool
-	// unordered holds the leases for which no orders can be made. Their trials fail in the next step.
-	unordered []unordered
-	// meters holds the report meters of tenants, by name.
-	meters map[string]*reportMeter
-	// asksOn continues to ask tuners in the next step, because this one was full.
-	asksOn bool
-	// answers are the tuners' answers that have not been followed yet. draining reports that enqueue follows them.
-	answers  []answer
-	draining bool
-	// replaying reports that events come from the ledger. following are the events after the current one in its
-	// batch.
-	replaying bool
-	following []*outbidv1.Event
+	set     Settings
+	engine  *engine
+	faults  *faults.Faults
+	trials  *trials.Trials
+	merging *merging.Merging
+	tenants *tenants.Tenants
+	tuning  *tuning.Tuning
+	nodes   *nodes.Nodes
+	rounds  *rounds.Rounds
+	sweeps  *sweeps.Sweeps
 }
 
 // Outcome is what a step asks the caller to do. The caller must append Events to the ledger before anything else.
@@ -167,7 +109,7 @@ type Outcome struct {
 	// Delete names objects that are no longer needed.
 	Delete []string
 	// Merges counts the results of averages.
-	Merges Merges
+	Merges merging.Counts
 	// Replies answer commands.
 	Replies []func()
 	// Retire names the sweeps whose remote tuners are no longer needed, and Ask those whose remote tuners have new
@@ -179,32 +121,35 @@ type Outcome struct {
 	More bool
 }
 
-// An Input is something that happened.
-type Input interface {
-	apply(*Core)
-}
-
-// NewCore returns a core that continues from a state and the snapshots of its tuners and policy.
+// NewCore returns a core that continues from a state.
 func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
-	c := &Core{
-		set: set, st: st, configured: p, tuners: map[string]tuner.Tuner{}, archived: map[string]archived{},
-		unopened: map[string]error{}, nodes: map[string]*nodeContact{},
-		touched: map[string]bool{}, later: map[string]bool{}, scheduleDue: true,
-		views: newViewCache(), mayCreate: map[string]bool{}, ordersDue: map[string]bool{},
-		asking: map[string]bool{}, meters: map[string]*reportMeter{},
-	}
-	c.install(p)
-	c.initial, _ = p.Snapshot()
+	e := &engine{st: st, touched: map[string]bool{}, later: map[string]bool{}, policyDue: true}
+	c := &Core{set: set, engine: e}
+	c.faults = faults.New(e, st)
+	c.trials = trials.New(e, st, c.faults, set.MayReportNothing)
+	c.merging = merging.New(e, st, c.trials)
+	c.tenants = tenants.New(e, st, c.trials, tenants.Settings{Limits: set.Limits, Room: set.Room})
+	c.tuning = tuning.New(e, st, c.trials, c.faults, set.NewTuner)
+	c.nodes = nodes.New(e, st, c.trials, c.merging, c.faults, c.tenants, nodes.Settings{
+		Lease: set.Lease, Version: set.Version, Term: set.Term, Store: set.Store, Tenants: set.Tenants, Trust: set.Trust, Sign: set.Sign, Seal: set.Seal,
+	})
+	c.rounds = rounds.New(e, st, p, c.faults, c.tenants, c.tuning, rounds.Settings{
+		Agents: set.Agents, Beside: set.Beside, NewPolicy: set.NewPolicy, Fairness: set.Fairness,
+	})
+	c.sweeps = sweeps.New(e, st, c.trials, c.merging, c.faults, c.tenants, c.tuning, c.rounds, set.MaxPayload)
+	c.trials.Use(c.merging, c.tenants)
+	c.tuning.Use(c.sweeps)
+	e.nodes, e.tuning, e.rounds = c.nodes, c.tuning, c.rounds
 	return c
 }
 
 // Next returns when the core needs a step even without input, or zero for never.
 func (c *Core) Next() time.Time {
-	next := c.next
-	if !c.mayDecide() {
+	next := c.rounds.Next()
+	if !c.rounds.MayBegin() {
 		return next
 	}
-	for _, at := range []time.Time{c.metered, c.opening} {
+	for _, at := range []time.Time{c.tenants.NextChange(), c.faults.NextOpening()} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -213,43 +158,70 @@ func (c *Core) Next() time.Time {
 }
 
 // State returns the state that the core decides on. The caller must not change it, nor read it during a step.
-func (c *Core) State() *state.State { return c.st }
+func (c *Core) State() *state.State { return c.engine.st }
+
+// Remote returns the remote tuner of a sweep, or nil if it is not remote or failed. The caller must not change it.
+func (c *Core) Remote(sweep string) *remote.Tuner { return c.tuning.Remote(sweep) }
+
+// Deciding reports whether the policy is deciding a round concurrently.
+func (c *Core) Deciding() bool { return c.rounds.Deciding() }
+
+// HoldRound keeps the next round from starting in the step in which the current one ends, so that the core can be
+// frozen.
+func (c *Core) HoldRound() { c.rounds.Defer() }
+
+// Begin returns a server's first event as the leader, with its version and policy. It has all options that the policy
+// was made with, so that a reader of the ledger can make it again.
+func (c *Core) Begin(now time.Time, version string, options map[string]string) (*outbidv1.Event, error) {
+	e := &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
+		Term: c.set.Term, Version: version, Format: state.Format,
+		Policy: &outbidv1.PolicySettings{Name: c.rounds.Policy().Name(), Options: options},
+	}}}
+	_, _, err := c.engine.fold(now, e)
+	return e, err
+}
 
 // Step applies the inputs and decides. After an error the core's state is unreliable: the caller must discard the
 // outcome and restart from the ledger.
 func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
-	if c.started.IsZero() {
-		c.started = now
-	}
-	clear(c.out.Changes)
-	c.now, c.out = now, Outcome{Changes: c.out.Changes[:0]}
-	c.touched, c.later = c.later, c.touched
-	c.failUnopened()
-	c.failUnordered()
+	c.engine.begin(now)
+	c.nodes.Start()
+	c.tuning.TakeRetired() // those of a replay
+	c.tuning.FailUnopened()
+	c.nodes.FailUnordered()
 	for _, in := range inputs {
 		in.apply(c)
-		c.markBatchEnd()
+		c.engine.MarkBatchEnd()
 	}
-	c.resume()
+	c.sweeps.Resume()
 	c.advanceAll()
-	if r := c.deciding; r != nil && r.over {
-		c.deciding = nil
-		c.conclude(r)
-		c.markBatchEnd()
+	if c.rounds.Conclude() {
+		c.engine.MarkBatchEnd()
 		c.advanceAll()
 	}
-	if c.mayDecide() && (c.scheduleDue || c.asksOn || due(now, c.next) || due(now, c.metered) || due(now, c.opening)) {
-		c.scheduleDue = false
-		c.schedule()
+	if c.rounds.MayBegin() && (c.engine.policyDue || c.tuning.AsksOn() || c.rounds.Due() || due(now, c.tenants.NextChange()) ||
+		due(now, c.faults.NextOpening())) {
+		c.engine.policyDue = false
+		c.rounds.Schedule()
 		c.advanceAll()
 	}
-	c.resume()
-	c.opening = c.nextOpening()
-	c.deferRound = c.deferRound && c.Deciding()
-	c.order()
-	c.out.Ask = c.questions()
-	c.out.More = len(c.later) > 0 || len(c.unordered) > 0 || c.asksOn
-	return c.out, c.err
+	c.sweeps.Resume()
+	c.faults.Reckon()
+	c.rounds.EndStep()
+	return c.outcome(), c.engine.err
+}
+
+// outcome completes the outcome of the step with what the parts of the core ask the caller to do.
+func (c *Core) outcome() Outcome {
+	out := &c.engine.out
+	out.Orders = c.nodes.Orders()
+	out.Merges = c.merging.TakeCounts()
+	out.Retire, out.Ask = c.tuning.TakeRetired(), c.tuning.Questions()
+	if q := c.rounds.TakeQuestion(); q != nil {
+		out.Bids = &BidsQuestion{q.Number, q.Asked}
+	}
+	out.More = len(c.engine.later) > 0 || c.nodes.Unordered() || c.tuning.AsksOn()
+	return *out
 }
 
 // due reports whether a time has come; zero never does.
@@ -257,63 +229,13 @@ func due(now, at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 // advanceAll advances the touched sweeps until none is left.
 func (c *Core) advanceAll() {
-	for len(c.touched) > 0 && c.err == nil {
-		ids := sortedKeys(c.touched)
-		clear(c.touched)
+	e := c.engine
+	for len(e.touched) > 0 && e.err == nil {
+		ids := slices.Sorted(maps.Keys(e.touched))
+		clear(e.touched)
 		for _, id := range ids {
-			c.advance(c.st.Sweeps[id])
-			c.markBatchEnd()
+			c.sweeps.Advance(e.st.Sweeps[id])
+			e.MarkBatchEnd()
 		}
 	}
 }
-
-// emit decides an event. It applies the event, adds it to the step's batch, and queues the answer of the tuner that
-// the event concerns. The outermost emit then drains the queue; see engine.md.
-func (c *Core) emit(e *outbidv1.Event) {
-	if c.err != nil {
-		return
-	}
-	change, answer, err := c.fold(c.now, e)
-	if err != nil {
-		c.err = fmt.Errorf("deciding: %w", err)
-		return
-	}
-	c.out.Events, c.out.Changes = append(c.out.Events, e), append(c.out.Changes, change)
-	c.out.Bytes += sizeOfEvent(e)
-	c.enqueue(answer)
-}
-
-// enqueue adds a tuner's answer to the queue, and drains the queue unless a caller is doing so already.
-func (c *Core) enqueue(a answer) {
-	if a.err == nil && len(a.actions) == 0 {
-		return
-	}
-	c.answers = append(c.answers, a)
-	if c.draining {
-		return
-	}
-	c.draining = true
-	for len(c.answers) > 0 {
-		next := c.answers[0]
-		c.answers = c.answers[1:]
-		c.follow(next)
-	}
-	c.answers, c.draining = nil, false
-}
-
-// markBatchEnd records that a batch may end here.
-func (c *Core) markBatchEnd() {
-	if n := len(c.out.Events); n > 0 && (len(c.out.Ends) == 0 || c.out.Ends[len(c.out.Ends)-1] != n) {
-		c.out.Ends = append(c.out.Ends, n)
-	}
-}
-
-// note adds a line for the user to the log of a sweep or a trial.
-func (c *Core) note(sweep string, trial *int32, level, format string, args ...any) {
-	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{
-		Sweep: sweep, Trial: trial, Level: level, Text: sanitize.Text(fmt.Sprintf(format, args...), limits.Note),
-	}}})
-}
-
-// reply calls f once the step's events are in the ledger.
-func (c *Core) reply(f func()) { c.out.Replies = append(c.out.Replies, f) }

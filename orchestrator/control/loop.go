@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/control/merging"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -52,7 +53,7 @@ type Config struct {
 // Observation holds the measurements of one step.
 type Observation struct {
 	Inputs, Events, Reports int
-	Merges                  Merges
+	Merges                  merging.Counts
 	Decide, Append          time.Duration
 }
 
@@ -173,7 +174,7 @@ func (l *Loop) takeOver(ctx context.Context) error {
 		return err
 	}
 	if batches == 0 {
-		l.recent.begin(core.st.Seq + 1)
+		l.recent.begin(core.State().Seq + 1)
 	}
 	l.core, l.events = core, replayed
 	if err := l.startClock(ctx); err != nil {
@@ -232,7 +233,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			inputs = l.gather(l.dequeued(in))
 		case <-tick.C:
 			l.keepTime()
-			l.rates.Store(new(l.core.rates()))
+			l.rates.Store(new(l.core.tenants.Rates()))
 			if inputs = l.gather(); len(l.in) == 0 { // nodes are not judged by uplinks that are still in the queue
 				inputs = append(inputs, l.judge()...)
 			}

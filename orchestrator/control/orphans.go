@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -52,4 +53,10 @@ func (l *Loop) orphan(key string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == ck.Key() })
+}
+
+// inRound reports whether a checkpoint may be used by an average that is about to be made.
+func inRound(t *state.Trial, ck objects.Checkpoint) bool {
+	part, _ := t.Round.Part(ck.LeaseID)
+	return part != nil
 }

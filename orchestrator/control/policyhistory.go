@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/control/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -103,3 +104,6 @@ func PolicyText(name string, options map[string]string) string {
 	}
 	return name + " with " + OptionsText(options)
 }
+
+// OptionsText returns a policy's options on one line, by name.
+func OptionsText(options map[string]string) string { return rounds.OptionsText(options) }

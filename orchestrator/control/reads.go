@@ -125,3 +125,11 @@ func (l *Loop) ReportsAfter(
 func (l *Loop) Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
 	return l.cfg.Ledger.Read(ctx, max(1, from), f)
 }
+
+// PublishSoup adds a stored soup to a sweep, and returns it as recorded in the ledger. Soups that the sweep no longer
+// keeps are deleted.
+func (l *Loop) PublishSoup(ctx context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error) {
+	return do(ctx, l, func(done func(*outbidv1.Soup, error)) Input {
+		return PublishSoup{Sweep: sweep, Soup: soup, Done: done}
+	})
+}

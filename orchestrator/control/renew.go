@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/control/nodes"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -15,9 +16,6 @@ const (
 	// are.
 	renewAfter = 2 * time.Second
 	renewEvery = time.Second
-	// renewals is the increment of the generation of orders. Renewals use the numbers in between, so that workers
-	// never take a renewal for newer than the next orders.
-	renewals = 1 << 16
 )
 
 // startRenewing sends nodes their last orders again during a long step, or while the loop's end waits for a policy,
@@ -46,18 +44,18 @@ func (l *Loop) startRenewing() (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// renew sends each node that was seen within leaseMargin its orders again. times counts the renewals since the loop
+// renew sends each node that was seen within nodes.LeaseMargin its orders again. times counts the renewals since the loop
 // last sent orders, by node.
 func (l *Loop) renew(times map[string]uint64) {
 	now := l.clock.now()
 	l.sent.Range(func(_, known any) bool {
 		o, _ := known.(*outbidv1.Orders)
-		if o.GetHello() || now.Sub(l.lastSeen(o.GetNode())) > leaseMargin {
+		if o.GetHello() || now.Sub(l.lastSeen(o.GetNode())) > nodes.LeaseMargin {
 			return true
 		}
 		again := proto.CloneOf(o)
 		times[o.GetNode()]++
-		again.Generation += 1 + times[o.GetNode()]%(renewals-1)
+		again.Generation += 1 + times[o.GetNode()]%(nodes.Renewals-1)
 		if err := l.cfg.Send(again); err != nil {
 			l.cfg.Logger.Warn("could not renew a lease", "node", o.GetNode(), "err", err)
 		}

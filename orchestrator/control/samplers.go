@@ -154,3 +154,15 @@ func (s *samplers) choose(p *place, own bool) *place {
 	}
 	return best
 }
+
+// samplersOf returns how many tuner processes of a tenant may run at the same time.
+func (l *Loop) samplersOf(tenant string) int64 {
+	if l.cfg.Settings.Limits == nil {
+		return limits.Unlimited
+	}
+	v := l.view.Load()
+	if v == nil {
+		return limits.Default().Samplers
+	}
+	return l.cfg.Settings.Limits(tenant, v.Tenant(tenant)).Samplers
+}

@@ -24,18 +24,16 @@ func (c *Core) Freeze() (Frozen, error) {
 	if c.Deciding() {
 		return Frozen{}, errDeciding
 	}
-	snap := c.st.Snapshot()
+	snap := c.engine.st.Snapshot()
 	for _, r := range snap.GetSweeps() {
-		if err := c.snapshotTuner(r); err != nil {
+		if err := c.tuning.Snapshot(r); err != nil {
 			return Frozen{}, err
 		}
 	}
-	data, err := c.policy.Snapshot()
-	if err != nil {
-		return Frozen{}, fmt.Errorf("snapshot of policy %s: %w", c.policy.Name(), err)
+	if err := c.rounds.Snapshot(snap); err != nil {
+		return Frozen{}, err
 	}
-	snap.Policy, snap.PolicyName = data, c.policy.Name()
-	return Frozen{c.st.Seq, snap}, nil
+	return Frozen{c.engine.st.Seq, snap}, nil
 }
 
 // Encode returns the snapshot in the format that load reads. Equal states give equal bytes. It may be called from any
@@ -56,7 +54,7 @@ func (c *Core) Snapshot() ([]byte, error) {
 // maybeSnapshot saves a snapshot after enough events since the last one. Freezing takes time in proportion to the
 // number of trials, so more trials require more events. Encoding and saving run concurrently with the loop.
 func (l *Loop) maybeSnapshot() {
-	if l.events < max(l.cfg.SnapshotEvery, 2*l.core.trials()) {
+	if l.events < max(l.cfg.SnapshotEvery, 2*l.core.countTrials()) {
 		return
 	}
 	if l.core.Deciding() {
@@ -133,10 +131,10 @@ func (l *Loop) finalSnapshot() error {
 	return l.saveSnapshot(frozen, finalTimeout)
 }
 
-// trials counts the trials in memory.
-func (c *Core) trials() int {
+// countTrials counts the trials in memory.
+func (c *Core) countTrials() int {
 	n := 0
-	for _, s := range c.st.Sweeps {
+	for _, s := range c.engine.st.Sweeps {
 		n += len(s.Trials)
 	}
 	return n

@@ -11,6 +11,9 @@ import (
 	"github.com/benbjohnson/immutable"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/control/rounds"
+	"github.com/outbid-dev/outbid/orchestrator/control/tenants"
+	"github.com/outbid-dev/outbid/orchestrator/control/trials"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -26,7 +29,7 @@ type view struct {
 
 // publishAll publishes the whole state to readers.
 func (l *Loop) publishAll() {
-	v := &view{l.core.st.Publish(), immutable.NewMap[string, tuner.Outlook](nil)}
+	v := &view{l.core.State().Publish(), immutable.NewMap[string, tuner.Outlook](nil)}
 	for _, id := range v.SweepIDs {
 		v.ask(l.core, id)
 	}
@@ -36,7 +39,7 @@ func (l *Loop) publishAll() {
 // publish publishes changes to readers, and wakes those who wait for them.
 func (l *Loop) publish(changes []state.Change) {
 	before := l.view.Load()
-	now, tell := before.After(l.core.st, changes)
+	now, tell := before.After(l.core.State(), changes)
 	v := &view{now, before.outlooks}
 	asked := map[string]bool{}
 	for i := range changes {
@@ -58,7 +61,7 @@ func (l *Loop) publish(changes []state.Change) {
 
 // ask updates the total work that a sweep's tuner expects.
 func (v *view) ask(c *Core, id string) {
-	if o, known := c.outlook(id); known {
+	if o, known := c.tuning.Outlook(id); known {
 		v.outlooks = v.outlooks.Set(id, o)
 	} else {
 		v.outlooks = v.outlooks.Delete(id)
@@ -76,19 +79,14 @@ func (v *view) each(f func(*state.Sweep)) {
 
 // app returns a sweep as policies see it.
 func (v *view) app(s *state.PublishedSweep) *policy.App {
-	at := &appEntry{sweep: s.Sweep(), app: &policy.App{}}
-	at.describe(func() tuner.Outlook { o, _ := v.outlooks.Get(at.sweep.ID); return o })
-	at.update(at.sweep, s.Len())
-	active := slices.Concat(at.sweep.Running, at.sweep.Queued)
-	slices.Sort(active)
-	for _, n := range slices.Compact(active) {
-		if t := s.At(n); shown(t) {
-			j := &policy.Job{Demand: at.app.Demand}
-			at.fill(j, t, v.Inventory.Index)
-			at.app.Jobs = append(at.app.Jobs, j)
-		}
+	of := s.Sweep()
+	numbers := slices.Concat(of.Running, of.Queued)
+	slices.Sort(numbers)
+	var active []*state.Trial
+	for _, n := range slices.Compact(numbers) {
+		active = append(active, s.At(n))
 	}
-	return at.app
+	return rounds.App(of, s.Len(), active, v.Inventory.Index, func() tuner.Outlook { o, _ := v.outlooks.Get(of.ID); return o })
 }
 
 // whyWaiting returns why a sweep's trials wait for devices.
@@ -106,7 +104,7 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 		return why
 	}
 	queued := s.Sweep().Queued
-	if len(queued) > 0 && alone(s.At(queued[0])) {
+	if len(queued) > 0 && trials.Alone(s.At(queued[0])) {
 		return fmt.Sprintf("trial %d waits for a node without other trials, because it lost nodes before", queued[0])
 	}
 	if len(queued) > 0 {
@@ -216,7 +214,7 @@ func (l *Loop) fairness(d *drawing, v *view, of *state.PublishedSweep) *outbidv1
 	now := l.clock.now()
 	d.fairness = l.cfg.Fairness(&policy.View{
 		Now: now, AppSeconds: v.AppSeconds(now), MeanWeight: v.MeanWeight, Nodes: v.Inventory.Nodes, Free: l.idle(v.Inventory),
-		Tenants: tenantsInView(v.Tenants(), nil),
+		Tenants: tenants.InView(v.Tenants(), nil),
 	}, v.app(of), false)
 	if d.fairness != nil {
 		d.fairness.Auction = l.recent.lastFared(of.Sweep().ID)

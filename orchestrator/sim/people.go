@@ -84,7 +84,7 @@ func (w *World) timed(id string, a *App) {
 		w.at(c.At, func() { w.command(id, c.Command) })
 	}
 	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
-		w.at(a.Submit+wall, func() { w.pending = append(w.pending, control.Look{Sweep: id}) })
+		w.at(a.Submit+wall, func() { w.pending = append(w.pending, control.CheckLimits{Sweep: id}) })
 	}
 }
 

@@ -53,6 +53,11 @@ func (s *Sweep) CanDelete() error {
 	return nil
 }
 
+// Conflict returns an ErrConflict that the sweep cannot be what a request wants, such as "paused", and the rule.
+func (s *Sweep) Conflict(what, rule string) error {
+	return fmt.Errorf("%w: sweep %s is %s and cannot be %s: %s", ErrConflict, s.ID, SweepWord(s.State), what, rule)
+}
+
 // Deleted lists the sweeps that were deleted, by ID.
 func (st *State) Deleted() []Deleted { return sortedDeleted(st.deleted) }
 

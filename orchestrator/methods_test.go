@@ -1,0 +1,65 @@
+package orchestrator_test
+
+import (
+	"go/ast"
+	"testing"
+)
+
+// mostMethods is the maximum number of methods of a type. A type with more owns too much: give parts of it to types or
+// packages of their own.
+const mostMethods = 40
+
+// manyMethods are the types that still have more, by package and name, with their numbers, which must not grow.
+var manyMethods = map[string]int{ //nolint:gochecknoglobals // a table of this test
+	"orchestrator/cli.app":                   150,
+	"orchestrator/control.Loop":              101,
+	"orchestrator/server.Server":             65,
+	"orchestrator/state.State":               60,
+	"orchestrator/state.foldContext":         55,
+	"orchestrator/api.service":               54,
+	"orchestrator/sim.World":                 49,
+	"orchestrator/cluster.Capacity":          41,
+	"orchestrator/policy.Planner":            41,
+	"orchestrator/policy/oasis.slotDecision": 41,
+	"orchestrator/policy/themis.allocator":   41,
+	"orchestrator/tuner.freeze":              41,
+}
+
+func TestNoTypeHasManyMethods(t *testing.T) {
+	t.Parallel()
+	methods := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test || s.generated || !in(s.dir, "orchestrator") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[s.dir+"."+receiver(f)]++
+			}
+		}
+	}
+	for name, n := range methods {
+		if most := max(mostMethods, manyMethods[name]); n > most {
+			t.Errorf("%s has %d methods, the limit is %d: divide what it owns", name, n, most)
+		}
+	}
+}
+
+// receiver returns the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	of := f.Recv.List[0].Type
+	for {
+		switch o := of.(type) {
+		case *ast.StarExpr:
+			of = o.X
+		case *ast.IndexExpr:
+			of = o.X
+		case *ast.IndexListExpr:
+			of = o.X
+		case *ast.Ident:
+			return o.Name
+		default:
+			return ""
+		}
+	}
+}
