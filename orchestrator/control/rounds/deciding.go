@@ -8,12 +8,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A policy that takes long to decide a round does so concurrently with the core's steps: see
-// Settings.Beside. It
-// keeps the view, which does not change any more, and the core makes a new one. The event RoundBegun marks the view's
-// position in the ledger, so that a replay decides on the same view. The decision comes back as the input PolicyDone,
-// and the parts that still fit are applied. Until then, rounds and snapshots wait, because the policy is busy. If the
-// leader ends first, the round has no effect.
+// A policy that takes long to decide a round does so concurrently with the core's steps: see Settings.Beside. It keeps
+// the view, which does not change any more, and the core makes a new one. The event RoundBegun marks the view's position
+// in the ledger, so that a replay decides on the same view. When the policy has finished, the parts of its decision that
+// still fit are applied. Until then, rounds and snapshots wait, because the policy is busy. If the leader ends first, the
+// round has no effect.
 
 // round is a decision of the policy.
 type round struct {
