@@ -283,15 +283,35 @@ func (p *Published) TenantFull(name string, d cluster.Demand, now time.Time) str
 	if q := t.GetQuota(); q != nil && q.Devices != nil && all+d.Min > int(q.GetDevices()) {
 		return fmt.Sprintf("tenant %s holds %d of the %d devices of its quota", name, all, q.GetDevices())
 	}
-	for _, kind := range d.Types {
-		if most := Allows(t.GetQuota(), kind); most < 0 || u.Held[kind]+d.Min <= most {
+	kinds, left := p.typesFor(d), 0
+	for _, kind := range kinds {
+		most := Allows(t.GetQuota(), kind)
+		if most < 0 || u.Held[kind]+d.Min <= most {
 			return ""
 		}
+		left += max(0, most-u.Held[kind])
 	}
+	if len(kinds) == 0 || d.Mixed && left >= d.Min {
+		return ""
+	}
+	return fmt.Sprintf("the quota of tenant %s does not allow %d more devices of type %s", name, d.Min, strings.Join(kinds, " or "))
+}
+
+// typesFor returns the types of device that a demand names, or else those of the nodes that are up and that it accepts.
+func (p *Published) typesFor(d cluster.Demand) []string {
 	if len(d.Types) > 0 {
-		return fmt.Sprintf("the quota of tenant %s does not allow %d more devices of type %s", name, d.Min, strings.Join(d.Types, " or "))
+		return d.Types
 	}
-	return ""
+	var kinds []string
+	for i := range p.Inventory.Nodes {
+		for _, dev := range p.Inventory.Nodes[i].Devices {
+			if d.Accepts(dev.Type) && !slices.Contains(kinds, dev.Type) {
+				kinds = append(kinds, dev.Type)
+			}
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
 }
 
 // SpentText says that a tenant has used up its device-hours of the month, or is "" if it has not.
