@@ -89,18 +89,18 @@ func (v *view) app(s *state.PublishedSweep) *policy.App {
 	return rounds.App(of, s.Len(), active, v.Inventory.Index, func() tuner.Outlook { o, _ := v.outlooks.Get(of.ID); return o })
 }
 
-// whyWaiting returns why a sweep's trials wait for devices.
-func (v *view) whyWaiting(s *state.PublishedSweep) string {
+// whyWaiting returns why a sweep's trials wait for devices at a time of the ledger.
+func (v *view) whyWaiting(s *state.PublishedSweep, now time.Time) string {
 	if s.Sweep().Spec.GetExternal() != nil {
 		return ""
 	}
 	if why := cluster.Impossible(v.Inventory.Nodes, s.Sweep().Terms.Demand); why != "" {
 		return why
 	}
-	if why := v.keptOff(s); why != "" {
+	if why := v.keptOff(s, now); why != "" {
 		return why
 	}
-	if why := v.TenantFull(state.TenantOf(s.Sweep().Spec), s.Sweep().Terms.Demand, v.Time); why != "" {
+	if why := v.TenantFull(state.TenantOf(s.Sweep().Spec), s.Sweep().Terms.Demand, now); why != "" {
 		return why
 	}
 	queued := s.Sweep().Queued
@@ -114,8 +114,8 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 }
 
 // keptOff returns why no node that could run a sweep's trials accepts them now, or "" if one does.
-func (v *view) keptOff(s *state.PublishedSweep) string {
-	open, reasons, now := slices.Clone(v.Inventory.Nodes), []string{}, time.Now()
+func (v *view) keptOff(s *state.PublishedSweep, now time.Time) string {
+	open, reasons := slices.Clone(v.Inventory.Nodes), []string{}
 	v.Nodes(func(name string, n *state.PublishedNode) {
 		i, up := v.Inventory.Index[name]
 		if !up || len(n.View.GetFaults()) == 0 {
@@ -190,7 +190,7 @@ func (l *Loop) draw(d *drawing, v *view, of *state.PublishedSweep) *outbidv1.Swe
 	drawn := &outbidv1.Sweep{Id: s.ID, Spec: s.Spec, State: s.State, Actor: s.Actor}
 	l.part(d, s, "state", func() { drawn = of.View(v.Time) })
 	if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (len(s.Queued) > 0 || len(s.Running) == 0) {
-		l.part(d, s, "waiting", func() { drawn.Waiting = v.whyWaiting(of) })
+		l.part(d, s, "waiting", func() { drawn.Waiting = v.whyWaiting(of, l.clock.now()) })
 	}
 	l.part(d, s, "outlook", func() {
 		if o, known := v.outlooks.Get(s.ID); known {
