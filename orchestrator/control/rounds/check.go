@@ -47,6 +47,7 @@ func checkForks(p policy.Policy, sp *outbidv1.SweepSpec) error {
 	if sp.GetResources().GetForks() == "" || policy.ForksJobs(p) {
 		return nil
 	}
-	return fmt.Errorf("%w: resources.forks: policy %s of this server does not fork trials; start the server with --policy themis or hadare, or leave forks out",
+	return fmt.Errorf("%w: resources.forks: policy %s of this server does not fork trials; "+
+		"leave forks out, or submit to a server with a policy that does, such as themis",
 		state.ErrInvalid, p.Name())
 }
