@@ -186,8 +186,8 @@ func TestTheNextLeaderContinuesFromASnapshot(t *testing.T) {
 			}}); err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // each question is answered alone, so the snapshot is made after exactly 256
 		}
-		synctest.Wait()
 		end() // saves a snapshot of the state
 		second, end := leadAsking(t, record, p)
 		defer end()
