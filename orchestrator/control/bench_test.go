@@ -40,8 +40,6 @@ type bench struct {
 	tb    judge
 	// out is the outcome of the last step.
 	out control.Outcome
-	// fresh counts the messages of a restarted worker.
-	fresh uint64
 }
 
 // judge is the part of a test, a benchmark or a property that a bench needs.
