@@ -22,10 +22,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
-	"github.com/outbid-dev/outbid/orchestrator/lab"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/ledger/ledgertest"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -212,9 +212,9 @@ func replayed(t *testing.T, l ledger.Ledger) *control.Core {
 	t.Helper()
 	set := settings()
 	set.NewPolicy = func(p *outbidv1.PolicySettings) (policy.Policy, error) {
-		return lab.Policies().New(p.GetName(), policy.NewOptions(p.GetOptions()))
+		return registry.Product().New(p.GetName(), policy.NewOptions(p.GetOptions()))
 	}
-	own, err := lab.Policies().New("themis", nil)
+	own, err := registry.Product().New("themis", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,6 @@ const (
 	// OtherTotals is the name under which tenants beyond maxCountedTenants, and device types beyond maxCountedTypes,
 	// are counted. Neither can have this name.
 	OtherTotals = "(others)"
-	// unknownType is the device type of leases that ended before totals were recorded.
-	unknownType = "(unknown)"
 	// Without tokens, a client may name any tenant, and totals are never dropped, so their number is limited. These
 	// limits must not change, because they determine the state of a ledger.
 	maxCountedTenants = 1000

@@ -53,13 +53,13 @@ type Traits struct {
 type Rungs int
 
 const (
-	// NoRungs: trials train to the end, or are stopped on the way.
+	// NoRungs means that trials train to the end, or are stopped on the way.
 	NoRungs Rungs = iota
-	// Phases: all trials are in the same rung, which is decided when they have reached it.
+	// Phases means that all trials are in the same rung, which is decided when they have reached it.
 	Phases
-	// BracketRungs: like Phases within each of several brackets.
+	// BracketRungs is like Phases within each of several brackets.
 	BracketRungs
-	// AsynchronousRungs: a trial continues as soon as it is among the best so far.
+	// AsynchronousRungs means that a trial continues as soon as it is among the best so far.
 	AsynchronousRungs
 )
 

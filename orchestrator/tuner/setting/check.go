@@ -70,6 +70,11 @@ func checkWhole(m protoreflect.Message, s *outbidv1.Setting, v int64) string {
 	case s.GetAtMost() != "" && zero == "" && isWithin(s, float64(v)):
 		return fmt.Sprintf("%d is above %s (%d)", v, s.GetAtMost(), most)
 	}
+	return outOfBounds(s, zero, most, v)
+}
+
+// outOfBounds says between which whole numbers v should be.
+func outOfBounds(s *outbidv1.Setting, zero string, most, v int64) string {
 	text := "must be " + bounds(s)
 	if s.GetAtMost() != "" && zero != "" {
 		text = fmt.Sprintf("must be from %v to %s (%d)", s.GetMin(), s.GetAtMost(), most)

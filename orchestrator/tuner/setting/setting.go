@@ -96,7 +96,7 @@ func parse(field protoreflect.FieldDescriptor, text string) protoreflect.Value {
 			return protoreflect.ValueOfInt32(int32(v))
 		}
 	}
-	panic(fmt.Sprintf("the default %q of %s is not a value of that field", text, field.FullName()))
+	panic(fmt.Sprintf("the default %q of %s is not a value of that field", text, field.FullName())) //nolint:forbidigo // the proto file is wrong
 }
 
 // List writes names as "a, b or c".
