@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -57,7 +58,20 @@ func fillFast(t testing.TB, dir string, reports, each int, cfg ledger.Config) st
 	t.Logf("%d reports in %s", reports, time.Since(began).Round(time.Second))
 	ns.Shutdown()
 	ns.WaitForShutdown()
+	giveToAccount(t, filepath.Join(dir, "data", "keys"), filepath.Join(store, nats.JetStreamStoreDir))
 	return id
+}
+
+// giveToAccount gives the streams of a NATS server without accounts to the account of a server's keys.
+func giveToAccount(t testing.TB, keys, streams string) {
+	t.Helper()
+	k, err := identity.OpenKeys(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(streams, "$G"), filepath.Join(streams, k.Account())); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // appendSparse continues the last reports of the trials in a ledger, with each reports per batch.

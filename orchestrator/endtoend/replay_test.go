@@ -96,7 +96,7 @@ func TestALedgerIsReplayed(t *testing.T) {
 func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 	t.Parallel()
 	first := []string{"--policy", "themis", "--policy-option", "lease=2s", "--policy-option", "f=0.3", "--policy-option", "seed=7"}
-	second := []string{"--policy", "themis", "--policy-option", "lease=700ms", "--policy-option", "grid=0", "--policy-option", "seed=9"}
+	second := []string{"--policy", "themis", "--policy-option", "lease=700ms", "--policy-option", "restart=20s", "--policy-option", "seed=9"}
 	c := newCluster(t, first...)
 	c.worker("a", "cpu:2", "")
 	c.worker("b", "cpu:1", "")
@@ -113,7 +113,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 	c.args = second
 	c.restart()
 	doctor := start(t, c.dir, "doctor", "--server", c.Info.API)
-	doctor.until("themis with cover=0 error=0 f=0.8 grid=0 ")
+	doctor.until("lease=700ms restart=20s seed=9")
 	for _, id := range sweeps {
 		c.mustDone(id)
 	}
@@ -123,7 +123,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 		t.Fatalf("it found %+v", r)
 	}
 	for i, want := range []map[string]string{
-		{"lease": "2s", "f": "0.3", "seed": "7", "grid": "1"}, {"lease": "700ms", "f": "0.8", "seed": "9", "grid": "0"},
+		{"lease": "2s", "f": "0.3", "seed": "7", "restart": "10s"}, {"lease": "700ms", "f": "0.8", "seed": "9", "restart": "20s"},
 	} {
 		for name, value := range want {
 			if s := r.Stretches[i]; s.Policy != "themis" || !s.Recorded || s.Options[name] != value {
