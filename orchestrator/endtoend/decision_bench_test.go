@@ -95,7 +95,7 @@ from outbid import tune
 from outbid.tune._config import CheckpointConfig, TuneConfig, placement_of
 from outbid.tune._driver import _experiment
 from outbid.tune._plan import Plan
-from outbid.tune._program import pack
+from outbid.tune._controller import pack
 
 LAST, TRIALS = map(int, sys.argv[1:])
 
@@ -120,7 +120,7 @@ func rayScheduler(b *testing.B, python string, trials int) *outbidv1.Tuner {
 		b.Fatal(err)
 	}
 	settings := map[string]any{"experiment": strings.TrimSpace(string(experiment))}
-	return outside(b, settings, python, "-m", "outbid.tune._program")
+	return outside(b, settings, python, "-m", "outbid.tune._controller")
 }
 
 // outside returns a program with its settings as a sweep's tuner.
