@@ -46,8 +46,13 @@ func (s session) encode(hash [sha256.Size]byte) string {
 }
 
 func sessionSum(hash [sha256.Size]byte, data []byte) []byte {
+	return signature(hash, "outbid dashboard session", data)
+}
+
+// signature returns the signature of data for one purpose, with a key that follows from a token's hash.
+func signature(hash [sha256.Size]byte, purpose string, data []byte) []byte {
 	key := hmac.New(sha256.New, hash[:])
-	key.Write([]byte("outbid dashboard session"))
+	key.Write([]byte(purpose))
 	sum := hmac.New(sha256.New, key.Sum(nil))
 	sum.Write(data)
 	return sum.Sum(nil)

@@ -34,11 +34,7 @@ func NewSignInCode(token string, now time.Time) string {
 }
 
 func codeSum(hash [sha256.Size]byte, data []byte) []byte {
-	key := hmac.New(sha256.New, hash[:])
-	key.Write([]byte("outbid sign-in code"))
-	sum := hmac.New(sha256.New, key.Sum(nil))
-	sum.Write(data)
-	return sum.Sum(nil)
+	return signature(hash, "outbid sign-in code", data)
 }
 
 // code returns the holder of the token that made a code; false if the code is forged or older than SignInCodeLife. Clocks
