@@ -29,22 +29,33 @@ func flood(t *sessiontest.Trial) error {
 			conns = append(conns, conn)
 		}
 	}
-	var open int64
-	within := time.Now().Add(2 * time.Second) // a busy worker closes them some time later
-	for _, conn := range conns {
-		stays, err := staysOpen(conn, within)
-		if err != nil {
-			return err
-		}
-		if stays {
-			open++
-		}
-	}
-	if err := t.Report(open, nil); err != nil {
+	if err := t.Report(int64(stillOpen(conns)), nil); err != nil {
 		return err
 	}
 	_, err := t.Wait()
 	return err
+}
+
+// stillOpen returns how many of the connections stay open. A busy worker closes those that are too many some time later.
+func stillOpen(conns []net.Conn) int {
+	closed := make(chan struct{}, len(conns))
+	for _, conn := range conns {
+		go func() {
+			if open, err := staysOpen(conn, time.Now().Add(patience)); err == nil && !open {
+				closed <- struct{}{}
+			}
+		}()
+	}
+	open, enough := len(conns), time.After(patience)
+	for open > maxConns {
+		select {
+		case <-closed:
+			open--
+		case <-enough:
+			return open
+		}
+	}
+	return open
 }
 
 // staysOpen reports whether a connection without traffic stays open until a deadline.
