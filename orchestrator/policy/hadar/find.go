@@ -2,6 +2,7 @@ package hadar
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -12,7 +13,7 @@ type allocation struct {
 	gang cluster.Gang
 	// own means that the job already runs there.
 	own bool
-	// cost of the devices for a round, and payoff: the job's utility minus the cost.
+	// cost of the devices, for a round or by Variant.Charge until the job ends, and payoff: the job's utility minus it.
 	cost, payoff float64
 }
 
@@ -70,8 +71,17 @@ func (r *round) currentAllocation(e *entry, priced bool) allocation {
 			}
 		}
 	}
-	a.payoff = r.utility(e, e.left/max(r.v.Rate(e.job, a.gang), 1e-9)) - a.cost
+	r.settle(e, &a, e.left/max(r.v.Rate(e.job, a.gang), 1e-9))
 	return a
+}
+
+// settle completes the cost and payoff of an allocation, whose cost is that of a round, if the job ends in the given
+// number of seconds.
+func (r *round) settle(e *entry, a *allocation, seconds float64) {
+	if r.Charge {
+		a.cost *= max(1, math.Ceil(seconds/r.Policy.round.Seconds()))
+	}
+	a.payoff = r.utility(e, seconds) - a.cost
 }
 
 // priceOf returns the price of a free device of a type on a node at its present load.
@@ -219,6 +229,6 @@ func (r *round) allocate(e *entry, parts []pool) (a allocation, ok bool) {
 	if e.job.Step > 0 || e.job.Running() {
 		seconds += r.restart
 	}
-	a.payoff = r.utility(e, seconds) - a.cost
+	r.settle(e, &a, seconds)
 	return a, true
 }

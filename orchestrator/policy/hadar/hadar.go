@@ -16,6 +16,8 @@
 //   - Algorithm 2 returns at the first job without an allocation; here it continues with the others.
 //   - Algorithm 2 takes a job's cheapest allocation. Eq. 4 takes the one with the largest payoff, which differs if
 //     types differ in speed and is the default here; Variant.Cheapest selects Algorithm 2's.
+//   - Algorithm 2 subtracts the price of one round from a utility. Equations 3a and 8 sum the prices over all slots of a
+//     schedule; Variant.Charge does that, at the prices of this round.
 //   - The paper does not define the communication cost of an allocation over several nodes. Here it is the job's loss:
 //     its measured or assumed slowdown, which lowers its utility.
 //   - The program over all jobs takes time exponential in their number. Here it is exact for each window of jobs, those
@@ -64,6 +66,9 @@ type Variant struct {
 	Relative bool
 	// Cheapest gives a trial the cheapest allocation (algorithm 2), not the one with the largest payoff (eq. 4).
 	Cheapest bool
+	// Charge subtracts from a utility the devices' price for all rounds until the trial would end there (equations 3a and
+	// 8), and not for one round as algorithm 2 does.
+	Charge bool
 	// Conserve gives devices that prices would leave idle to waiting trials.
 	Conserve bool
 	// Always allocates running trials again in every round, also if trials and nodes have not changed.

@@ -11,14 +11,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// U and L (equations 23 and 25) are the highest and lowest worth of a unit of a resource to the latest sweeps.
+// seen is what prices learn from a sweep: U and L (equations 23 and 25), the highest and lowest worth of a unit of a
+// resource to the latest sweeps.
 //
 // In the paper L depends on the worth of an end at the horizon. With a utility that falls steeply that is 1e-300, and
-// prices would stay near zero until a slot is nearly full. So a sweep's lowest worth counts as at least a hundredth of
-// its highest.
-const leastWorth = 0.01
-
-// seen is what prices learn from a sweep.
+// prices would stay near zero until a slot is nearly full. So a sweep's lowest worth counts as at least the fraction
+// Variant.LeastWorth of its highest.
 type seen struct {
 	// High is U: the highest worth for a unit of each resource that a worker takes. Low is the lowest worth for a unit
 	// in a slot, over the whole volume that the sweep takes, which is Volume.
@@ -63,7 +61,7 @@ func (d *slotDecision) see(a *policy.App) (seen, bool) {
 			s.Volume += takes * math.Ceil(slots)
 		}
 	}
-	s.Low = max(after(float64(d.slots)), leastWorth*w.worth(0)) / s.Volume
+	s.Low = max(after(float64(d.slots)), d.LeastWorth*w.worth(0)) / s.Volume
 	return s, true
 }
 

@@ -69,12 +69,15 @@ type Variant struct {
 	History int
 	// Ratio is a factor on the learnt ratio of the highest to the lowest price.
 	Ratio float64
+	// LeastWorth is the least worth of a sweep's end for learning prices, as a fraction of the worth of an end at once.
+	// The paper has none.
+	LeastWorth float64
 	// Conserve gives devices without a promise for the slot to waiting trials until they are promised.
 	Conserve bool
 }
 
 // Default returns the variant that the product uses.
-func Default() Variant { return Variant{History: 100, Ratio: 1, Conserve: true} }
+func Default() Variant { return Variant{History: 100, Ratio: 1, LeastWorth: 0.01, Conserve: true} }
 
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy { return NewVariant(o, Default()) }

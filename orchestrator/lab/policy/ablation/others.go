@@ -49,6 +49,8 @@ func hadarVariant(o *policy.Options) hadar.Variant {
 			"throughput", "relative") == "relative",
 		Cheapest: o.Text("choose", "payoff", "which allocation a trial gets: payoff, the one with the largest payoff (eq. 4); or cost, the cheapest "+
 			"(algorithm 2)", "payoff", "cost") == "cost",
+		Charge: o.Text("charge", "round", "the devices' price in a payoff: round, for one round (algorithm 2); or schedule, for all rounds until the "+
+			"trial would end (equations 3a and 8)", "round", "schedule") == "schedule",
 		Conserve: o.Bool("conserve", true, "give devices that prices would leave idle to waiting trials"),
 		Always: o.Text("anew", "changed", "when to allocate running trials again: changed, in rounds before which trials or nodes have changed; or "+
 			"always, in every round", "changed", "always") == "always",
@@ -58,8 +60,10 @@ func hadarVariant(o *policy.Options) hadar.Variant {
 // OASiS makes policy oasis.
 func OASiS(o *policy.Options) policy.Policy {
 	return oasis.NewVariant(o, oasis.Variant{
-		History:  o.Int("history", 100, 1, 10_000, "number of latest sweeps that prices are learnt from"),
-		Ratio:    o.Float("ratio", 1, 1e-6, 1e6, "factor on the learnt ratio of the highest to the lowest price, for wrong prices"),
+		History: o.Int("history", 100, 1, 10_000, "number of latest sweeps that prices are learnt from"),
+		Ratio:   o.Float("ratio", 1, 1e-6, 1e6, "factor on the learnt ratio of the highest to the lowest price, for wrong prices"),
+		LeastWorth: o.Float("least-worth", 0.01, 0, 1,
+			"least worth of a sweep's end for learning prices, as a fraction of the worth of an end at once; 0 as in the paper"),
 		Conserve: o.Bool("conserve", true, "give devices without a promise for the slot to waiting trials until they are promised"),
 	})
 }
