@@ -71,6 +71,8 @@ type AppState struct {
 	Speeds *cluster.Speeds
 	// Forks and LeastForks are those of its trials, including trials still to come.
 	Forks, LeastForks int
+	// Concurrency is the maximum number of trials at once (limits.concurrency); 0 for no limit.
+	Concurrency int
 	// TotalSteps is how many steps a fully trained trial has; 0 if unknown.
 	TotalSteps float64
 	// StepsDone is the steps of all trials, with repeated ones counted once, and Finished the number of ended trials.

@@ -151,6 +151,9 @@ func TestTheIdealTime(t *testing.T) {
 		"with gangs of two":                  {func(s *agent.AppState) { s.Demand.Max = 2 }, 62.5, 16},
 		"with gangs that its jobs alone say": {func(s *agent.AppState) { s.Demand.Max, s.Jobs[0].Max = 0, 3 }, 62.5, 16},
 		"with a job that says otherwise":     {func(s *agent.AppState) { s.Jobs[0].Max = 3 }, 100, 10},
+		"with two at once":                   {func(s *agent.AppState) { s.Concurrency = 2 }, 500, 2},
+		"with gangs of two, one at a time":   {func(s *agent.AppState) { s.Demand.Max, s.Concurrency = 2, 1 }, 500, 2},
+		"with more at once than it has":      {func(s *agent.AppState) { s.Concurrency = 20 }, 100, 10},
 		"with more that are finished":        {func(s *agent.AppState) { s.Outlook.Trials, s.Finished = 5, 9 }, 100, 10},
 	} {
 		s := expecting(search("random", stands(0, 0, 100)), tuner.Outlook{Trials: 10, Steps: 1000})

@@ -27,7 +27,7 @@ type Rest struct {
 func RestOf(s *AppState) Rest {
 	w := newWork(s)
 	jobs, _, forks := demanded(s)
-	return Rest{Steps: w.left, Pace: w.pace, Jobs: max(len(s.Jobs), jobs-s.Finished), Forks: forks}
+	return Rest{Steps: w.left, Pace: w.pace, Jobs: s.atOnce(max(len(s.Jobs), jobs-s.Finished)), Forks: forks}
 }
 
 // ideal returns T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the time for the sweep's whole
@@ -44,6 +44,7 @@ func (w *work) ideal(s *AppState) float64 {
 	all := 0
 	gang := max(1, s.Demand.Min)
 	jobs, size, forks := demanded(s)
+	jobs = s.atOnce(jobs)
 	for _, t := range s.Cluster {
 		if !s.Demand.Accepts(t.Type) || t.Devices == 0 {
 			continue
@@ -84,11 +85,19 @@ func Most(s *AppState) int {
 		}
 	}
 	jobs, size, forks := demanded(s)
-	return min(all, jobs*size*forks)
+	return min(all, s.atOnce(jobs)*size*forks)
 }
 
-// demanded returns the factors of app_demand_max: the largest number of concurrent trials of the sweep, the devices
-// of a gang, and the gangs of a trial, more than one if it may be forked.
+// atOnce returns how many of a number of trials the sweep may have at once.
+func (s *AppState) atOnce(jobs int) int {
+	if s.Concurrency > 0 {
+		return min(jobs, s.Concurrency)
+	}
+	return jobs
+}
+
+// demanded returns the factors of app_demand_max: the largest number of concurrent trials of the sweep if nothing limits
+// it, the devices of a gang, and the gangs of a trial, more than one if it may be forked.
 func demanded(s *AppState) (jobs, size, forks int) {
 	jobs = max(len(s.Jobs)+s.Finished, s.Outlook.Trials)
 	first := map[int]bool{}

@@ -15,7 +15,7 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 	s := &agent.AppState{
 		App: a.ID, Tuner: a.Tuner, Weight: v.ShareOf(a), Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
 		Cluster: stock, Demand: a.Demand, Speeds: a.Speeds, TotalSteps: float64(a.TotalSteps),
-		Forks: a.Forks, LeastForks: a.LeastForks, StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
+		Forks: a.Forks, LeastForks: a.LeastForks, Concurrency: int(a.Spec.GetLimits().GetConcurrency()), StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
 		Jobs: make([]agent.Job, 0, len(a.Jobs)),
 	}
 	if spec := a.Spec.GetAgent(); spec.GetPlugin() != "" {

@@ -157,11 +157,15 @@ func (s *recorder) appOf(sweep string, spec *outbidv1.SweepSpec) measure.App {
 			}
 		}
 	}
+	trials := int(spec.GetLimits().GetTrials())
+	if most := int(spec.GetLimits().GetConcurrency()); most > 0 {
+		trials = min(trials, most)
+	}
 	_, factor := tuner.Growth(spec.GetTuner())
 	return measure.App{
 		Name: nameOf(spec), Sweep: sweep, Tenant: spec.GetTenant(), Usable: usable,
 		Phased: tuner.TraitsOf(tuner.NameOf(spec.GetTuner())).Rungs == tuner.Phases, Grows: factor > 0,
-		Demand: int(spec.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
+		Demand: trials * max(1, int(devices.GetMin()), int(devices.GetMax())),
 	}
 }
 

@@ -67,7 +67,7 @@ func toAppState(s *agent.AppState) *outbidv1.AppState {
 		MinDevices: int32(s.Demand.Min), MaxDevices: int32(s.Demand.Max), Spread: s.Demand.MultiNode,
 		Types: s.Demand.Types, Exclude: s.Demand.Exclude, SpeedsIndex: book.add(s.Speeds),
 		TotalSteps: s.TotalSteps, StepsDone: s.StepsDone, Finished: int32(s.Finished), Outlook: s.Outlook.Message(),
-		Settings: s.Settings, Forks: int32(s.Forks), LeastForks: int32(s.LeastForks),
+		Settings: s.Settings, Forks: int32(s.Forks), LeastForks: int32(s.LeastForks), Concurrency: int32(s.Concurrency),
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -152,7 +152,7 @@ func fromAppState(m *outbidv1.AppState) *agent.AppState {
 		},
 		Speeds: speeds(m.GetSpeedsIndex()), TotalSteps: m.GetTotalSteps(), StepsDone: m.GetStepsDone(),
 		Finished: int(m.GetFinished()), Outlook: tuner.OutlookOf(m.GetOutlook()), Settings: m.GetSettings(),
-		Forks: int(m.GetForks()), LeastForks: int(m.GetLeastForks()),
+		Forks: int(m.GetForks()), LeastForks: int(m.GetLeastForks()), Concurrency: int(m.GetConcurrency()),
 	}
 	for _, j := range m.GetJobs() {
 		s.Jobs = append(s.Jobs, agent.Job{

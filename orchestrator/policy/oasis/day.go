@@ -154,15 +154,11 @@ func (d *slotDecision) requirementOf(a *policy.App) *requirement {
 		large = max(large, n/w.size)
 		w.rates[k] = max(0, rest.Pace.Rate(kind, n, d.inventory.Locality(k, n))) / float64(n) * float64(w.size)
 	}
-	jobs := rest.Jobs
-	if most := int(a.Spec.GetLimits().GetConcurrency()); most > 0 {
-		jobs = min(jobs, most)
-	}
-	w.most = max(1, jobs) * max(1, large) * max(1, rest.Forks)
+	w.most = max(1, rest.Jobs) * max(1, large) * max(1, rest.Forks)
 	if quota := d.v.Tenant(a).Quota.All; quota >= 0 {
 		w.most = min(w.most, quota/w.size)
 	}
-	w.oneType = jobs <= 1 && rest.Forks <= 1 && !demand.Mixed
+	w.oneType = rest.Jobs <= 1 && rest.Forks <= 1 && !demand.Mixed
 	w.worker[devices] = float64(w.size)
 	w.worker[cpus] = demand.CPUs / float64(max(1, large))
 	w.worker[gib] = float64(demand.Memory) / (1 << 30) / float64(max(1, large))

@@ -1494,8 +1494,10 @@ type AppState struct {
 	// The bid of the built-in bidder: rho, the time alone, and rows to start from.
 	Own *BidTable `protobuf:"bytes,20,opt,name=own,proto3" json:"own,omitempty"`
 	// How many forks may train each of its jobs at once, and the minimum for forking; also for future jobs.
-	Forks         int32 `protobuf:"varint,21,opt,name=forks,proto3" json:"forks,omitempty"`
-	LeastForks    int32 `protobuf:"varint,22,opt,name=least_forks,json=leastForks,proto3" json:"least_forks,omitempty"`
+	Forks      int32 `protobuf:"varint,21,opt,name=forks,proto3" json:"forks,omitempty"`
+	LeastForks int32 `protobuf:"varint,22,opt,name=least_forks,json=leastForks,proto3" json:"least_forks,omitempty"`
+	// The maximum number of its jobs at once; 0 for no limit.
+	Concurrency   int32 `protobuf:"varint,23,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1680,6 +1682,13 @@ func (x *AppState) GetForks() int32 {
 func (x *AppState) GetLeastForks() int32 {
 	if x != nil {
 		return x.LeastForks
+	}
+	return 0
+}
+
+func (x *AppState) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
 	}
 	return 0
 }
@@ -2245,7 +2254,7 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x05Stock\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x1a\n" +
-	"\bmachines\x18\x03 \x01(\x05R\bmachines\"\xc8\x05\n" +
+	"\bmachines\x18\x03 \x01(\x05R\bmachines\"\xea\x05\n" +
 	"\bAppState\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05tuner\x18\x02 \x01(\tR\x05tuner\x12\x16\n" +
@@ -2274,7 +2283,8 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x03own\x18\x14 \x01(\v2\x13.outbid.v1.BidTableR\x03own\x12\x14\n" +
 	"\x05forks\x18\x15 \x01(\x05R\x05forks\x12\x1f\n" +
 	"\vleast_forks\x18\x16 \x01(\x05R\n" +
-	"leastForks\"\xc8\x03\n" +
+	"leastForks\x12 \n" +
+	"\vconcurrency\x18\x17 \x01(\x05R\vconcurrency\"\xc8\x03\n" +
 	"\x06AppJob\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x01R\x04done\x12\x14\n" +

@@ -638,6 +638,7 @@ class AppState(google.protobuf.message.Message):
     OWN_FIELD_NUMBER: builtins.int
     FORKS_FIELD_NUMBER: builtins.int
     LEAST_FORKS_FIELD_NUMBER: builtins.int
+    CONCURRENCY_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     tuner: builtins.str
     """The kind of its tuner, as in the spec."""
@@ -660,6 +661,8 @@ class AppState(google.protobuf.message.Message):
     forks: builtins.int
     """How many forks may train each of its jobs at once, and the minimum for forking; also for future jobs."""
     least_forks: builtins.int
+    concurrency: builtins.int
+    """The maximum number of its jobs at once; 0 for no limit."""
     @property
     def free(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Free devices of each lot that the app may use; empty if it may use all."""
@@ -711,9 +714,10 @@ class AppState(google.protobuf.message.Message):
         own: Global___BidTable | None = ...,
         forks: builtins.int = ...,
         least_forks: builtins.int = ...,
+        concurrency: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook", "own", b"own", "settings", b"settings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["elapsed_seconds", b"elapsed_seconds", "exclude", b"exclude", "finished", b"finished", "forks", b"forks", "free", b"free", "jobs", b"jobs", "least_forks", b"least_forks", "max_devices", b"max_devices", "mean_apps", b"mean_apps", "min_devices", b"min_devices", "outlook", b"outlook", "own", b"own", "settings", b"settings", "speeds", b"speeds", "speeds_index", b"speeds_index", "spread", b"spread", "steps_done", b"steps_done", "sweep", b"sweep", "total_steps", b"total_steps", "tuner", b"tuner", "types", b"types", "weight", b"weight"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["concurrency", b"concurrency", "elapsed_seconds", b"elapsed_seconds", "exclude", b"exclude", "finished", b"finished", "forks", b"forks", "free", b"free", "jobs", b"jobs", "least_forks", b"least_forks", "max_devices", b"max_devices", "mean_apps", b"mean_apps", "min_devices", b"min_devices", "outlook", b"outlook", "own", b"own", "settings", b"settings", "speeds", b"speeds", "speeds_index", b"speeds_index", "spread", b"spread", "steps_done", b"steps_done", "sweep", b"sweep", "total_steps", b"total_steps", "tuner", b"tuner", "types", b"types", "weight", b"weight"]) -> None: ...
 
 Global___AppState: typing_extensions.TypeAlias = AppState
 
