@@ -9,8 +9,9 @@
 //     slowdown is JCT over the time that the work it did takes alone and undisturbed.
 //   - rho of an app (Themis, section 3 and equations 1 and 2): T_sh / T_id. T_sh is from its submission to its end,
 //     T_id = T_cluster * N_avg. T_cluster is the app's work in device-seconds over min(devices of the cluster that it
-//     accepts, the demand of the jobs that it may have at once). N_avg is the time-weighted mean number of apps over its life. A job without
-//     an app is an app of one job; its T_cluster is its isolated duration, if the cluster is large enough.
+//     accepts, the demand of the jobs that it may have at once). N_avg is the time-weighted mean number of apps over its
+//     life. A job without an app is an app of one job; its T_cluster is its isolated duration, if the cluster is large
+//     enough.
 //   - The share slowdown of an app: T_sh over the least time that it takes alone on a real 1/N_avg of the cluster. This
 //     accounts for its longest job and the order of its phases, which equation 2 ignores by dividing work evenly.
 //   - The bound of rho: the mean of rho, weighted by T_cluster, is at most the time with at least one app over the sum of
