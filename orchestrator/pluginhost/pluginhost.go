@@ -56,7 +56,9 @@ type Program struct {
 	cancel   context.CancelFunc
 	group    atomic.Int64
 	lifeline *os.File
-	errors   *lastLines
+	// folder has its socket. Close deletes it, because a program that is killed leaves it behind.
+	folder string
+	errors *lastLines
 }
 
 // Start starts a program and waits at most patience until it reports its address. Its output goes to the logger. ctx
@@ -69,13 +71,18 @@ func Start(
 		return nil, fmt.Errorf("create a pipe: %w", err)
 	}
 	defer theirs.Close()
+	folder, err := os.MkdirTemp("", "outbid-plugin-")
+	if err != nil {
+		_ = ours.Close()
+		return nil, fmt.Errorf("create a folder for the socket of a plugin: %w", err)
+	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	defer stop()
-	p := &Program{cancel: cancel, lifeline: ours, errors: &lastLines{log: logger.With("plugin", command[0])}}
+	p := &Program{cancel: cancel, lifeline: ours, folder: folder, errors: &lastLines{log: logger.With("plugin", command[0])}}
 	cmd := exec.CommandContext(life, command[0], command[1:]...)
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.Env = []string{Lifeline + "=3"}
+	cmd.Env = []string{Lifeline + "=3", goplugin.EnvUnixSocketDir + "=" + folder}
 	// A separate process group: its children end with it, and Ctrl-C in a terminal only reaches the server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
@@ -142,6 +149,7 @@ func (p *Program) Close() {
 	late.Stop()
 	p.cancel()
 	_ = p.lifeline.Close()
+	_ = os.RemoveAll(p.folder)
 }
 
 // Kill kills the program with all its children.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,6 +104,38 @@ func TestAKilledProgramIsGoneAtOnce(t *testing.T) {
 	p.Kill()
 	if !p.Exited() {
 		t.Error("it still runs")
+	}
+}
+
+// Programs that are closed, killed or do not start leave nothing in the folder for temporary files.
+func TestNoSocketIsLeftBehind(t *testing.T) { //nolint:paralleltest // it sets a variable of the environment
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	sockets := func() int {
+		found, err := filepath.Glob(filepath.Join(folder, "*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	for what, end := range map[string]func(*Program){"closed": (*Program).Close, "killed": (*Program).Kill} {
+		p, err := start(t, Agent, self(t), asProgram)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := sockets(); n != 1 {
+			t.Errorf("there are %d sockets while it runs", n)
+		}
+		end(p)
+		if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+			t.Errorf("a program that was %s left %v, %v", what, left, err)
+		}
+	}
+	if _, err := start(t, Agent, "/bin/true"); err == nil {
+		t.Error("/bin/true is a plugin")
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("a program that did not start left %v, %v", left, err)
 	}
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -55,6 +56,21 @@ def _n(word: str) -> str:
     return "n" if word[0] in "aeiou" else ""
 
 
+@contextlib.contextmanager
+def _socket_folder() -> Iterator[str]:
+    """Give the folder of the socket, which is deleted at the end even if the server that made it is gone."""
+    given = os.environ.get("PLUGIN_UNIX_SOCKET_DIR")
+    if not given:
+        with tempfile.TemporaryDirectory(prefix="outbid-") as own:
+            yield own
+        return
+    try:
+        yield given
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(given)
+
+
 class _Host:
     """One plugin and its gRPC server."""
 
@@ -74,8 +90,8 @@ class _Host:
         self._add_own_services()
 
     def run(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="outbid-") as own:
-            place = self._listen(os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or own)
+        with _socket_folder() as folder:
+            place = self._listen(folder)
             self._server.start()
             # go-plugin's handshake: its own version, the service's version, and the address.
             print(f"1|{PROTOCOL}|{place}|grpc", flush=True)

@@ -171,7 +171,10 @@ def _run(
     storage: str | BaseStorage,
     folder: Path | None,
 ) -> None:
-    """Run a study's sweep. `folder` is deleted when the sweep has ended, or when an interrupted program ends."""
+    """Run a study's sweep. `folder` is deleted when the sweep has ended, or when an interrupted program ends.
+
+    It is kept if the server is lost, as trials may still write to it.
+    """
     interrupted = False
     try:
         with following.numbering():
@@ -181,7 +184,8 @@ def _run(
         tell_more(interrupt, f"its study: {_loading(following.shared, storage)}")
         raise
     finally:
-        if sweep.submitted and _settle(following, sweep.handle) and folder is not None:
+        settled = not sweep.submitted or _settle(following, sweep.handle)
+        if settled and folder is not None:
             if interrupted:
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
             else:
