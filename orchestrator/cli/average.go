@@ -74,7 +74,7 @@ func (a *app) average(ctx context.Context, args []string, to string) error {
 	if err != nil {
 		return averageError(err)
 	}
-	if err := a.writeAverage(ctx, mean, to); err != nil {
+	if err := writeAverage(ctx, mean, to); err != nil {
 		return err
 	}
 	a.notef("wrote %s: the average of %d checkpoints, %s", to, len(sources), formatBytes(mean.Size()))

@@ -76,7 +76,7 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 		a.showTrial(sweep, trials[0])
 		return nil
 	}
-	l := trialLister(a, out, sweep)
+	l := trialLister(a.console, out, sweep)
 	for _, t := range trials {
 		if err := l.add(viewTrial(t)); err != nil {
 			return err

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -24,31 +22,29 @@ import (
 func Main(ctx context.Context, edition Edition, args []string, stdin io.Reader, stdout, stderr io.Writer,
 	getenv func(string) string, version string,
 ) int {
-	a := &app{
-		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, version: version,
-		term: openTerminal(stdin, stdout, stderr, getenv),
-		now:  time.Now, interrupts: osInterrupts, browse: openBrowser, edition: edition,
+	con := &console{
+		stdin: stdin, stdout: stdout, stderr: stderr, term: openTerminal(stdin, stdout, stderr, getenv), now: time.Now,
 	}
+	a := newApp(con, getenv, version, osInterrupts, edition)
+	a.browse = openBrowser
 	return a.run(ctx, args)
 }
 
-// app has the dependencies and options that all commands share.
+// app is one run of the command line. It builds the commands, gives them what they share, and runs one of them.
 type app struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	getenv         func(string) string
-	version        string
-	term           terminal
-	now            func() time.Time
-	// interrupts starts to deliver Ctrl-C and SIGTERM until stop is called.
-	interrupts func() (signals <-chan os.Signal, stop func())
+	*process
 	// browse opens a URL in this machine's browser.
 	browse  func(ctx context.Context, link string) error
 	edition Edition
-
-	opts globalOptions
 	// started is set when a command's own code starts. An error before that is bad usage.
 	started bool
+}
+
+func newApp(c *console, getenv func(string) string, version string, i interrupts, e Edition) *app {
+	return &app{
+		process: &process{client: &client{console: c, getenv: getenv}, version: version, interrupts: i},
+		edition: e,
+	}
 }
 
 // run builds the commands, runs the one named by args, and converts its error to a message and an exit code.
@@ -95,7 +91,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	root.SetErr(a.stderr)
 	root.SetHelpCommand(helpCommand(root))
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)))
-	a.globalFlags(root)
+	a.opts.addTo(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupEveryday, Title: "Everyday:"},
 		&cobra.Group{ID: groupSweeps, Title: "Sweeps:"},
@@ -151,7 +147,7 @@ func (a *app) markStarted(cmd *cobra.Command) {
 		if cmd.Annotations[ownInterrupts] != "" {
 			return inner(cmd, args)
 		}
-		ctx, stop := a.untilInterrupted(cmd.Context())
+		ctx, stop := a.interrupts.until(cmd.Context())
 		defer stop()
 		cmd.SetContext(ctx)
 		err := inner(cmd, args)
@@ -164,33 +160,6 @@ func (a *app) markStarted(cmd *cobra.Command) {
 
 // ownInterrupts annotates the commands that handle Ctrl-C themselves.
 const ownInterrupts = "interrupts"
-
-// untilInterrupted returns a context that ends with the first Ctrl-C or SIGTERM. stop waits for its goroutine.
-func (a *app) untilInterrupted(parent context.Context) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals, release := a.interrupts()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-signals:
-			cancel(errInterrupted)
-			// The next signal kills the process even if the command hangs.
-			release()
-		case <-ctx.Done():
-			release()
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		<-done
-	}
-}
-
-// logger returns the logger that the global flags select.
-func (a *app) logger() (*slog.Logger, error) {
-	return newLogger(a.stderr, a.opts.logLevel, a.opts.logFormat, a.term)
-}
 
 // helpCommand returns cobra's help command with an example.
 func helpCommand(root *cobra.Command) *cobra.Command {

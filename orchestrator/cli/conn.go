@@ -41,12 +41,12 @@ func (c *connection) close() {
 }
 
 // connect finds the server and creates a client. It sends nothing; the first call shows whether the server answers.
-func (a *app) connect() (*connection, error) {
-	t, err := a.findServer()
+func (cl *client) connect() (*connection, error) {
+	t, err := cl.findServer()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(t, a.caFile(), func() { a.notef("on %s:", t.where()) })
+	conn, err := dial(t, cl.caFile(), func() { cl.notef("on %s:", t.where()) })
 	if err != nil {
 		return nil, err
 	}

@@ -468,12 +468,11 @@ func newTestApp(stdin io.Reader, env map[string]string) *testApp {
 		out: &lockedBuffer{wrote: make(chan struct{}, 1)}, err: &lockedBuffer{wrote: make(chan struct{}, 1)},
 		signals: make(chan os.Signal, 2),
 	}
-	t.app = &app{
-		stdin: stdin, stdout: t.out, stderr: t.err, version: "test", now: noon,
-		getenv:     func(name string) string { return env[name] },
-		term:       terminal{size: func() (int, int) { return 80, 24 }},
-		interrupts: func() (<-chan os.Signal, func()) { return t.signals, func() {} }, edition: Product(),
+	con := &console{
+		stdin: stdin, stdout: t.out, stderr: t.err, now: noon, term: terminal{size: func() (int, int) { return 80, 24 }},
 	}
+	t.app = newApp(con, func(name string) string { return env[name] }, "test",
+		func() (<-chan os.Signal, func()) { return t.signals, func() {} }, Product())
 	return t
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -26,7 +25,7 @@ type presenter interface {
 
 // following is one run of the follower. One loop handles updates, Ctrl-C and time.
 type following struct {
-	app     *app
+	console *console
 	conn    *connection
 	id      string
 	show    presenter
@@ -96,14 +95,14 @@ func (f *following) handleEvent(e watchEvent) (done bool, err error) {
 		return false, e.err
 	case e.err != nil:
 		if f.model.lost.IsZero() {
-			f.model.lost = f.app.now()
+			f.model.lost = f.console.now()
 		}
 		if f.model.sweep == nil {
 			return false, nil
 		}
 		return false, f.show.update(f.model, nil)
 	}
-	f.model.update(e.update, f.app.now())
+	f.model.update(e.update, f.console.now())
 	if !f.model.over() {
 		return false, f.show.update(f.model, e.update)
 	}
@@ -127,24 +126,24 @@ func (f *following) interrupted(ctx context.Context, s os.Signal, events <-chan 
 		}
 		return false, exitSilently(exitInterrupted)
 	}
-	_, _ = io.WriteString(f.app.stderr, "\nLeave "+f.id+" running? [Y = yes, p = save and pause it, s = stop it, w = keep watching] ")
-	answers := f.app.readLine()
+	_, _ = io.WriteString(f.console.stderr, "\nLeave "+f.id+" running? [Y = yes, p = save and pause it, s = stop it, w = keep watching] ")
+	answers := f.console.readLine()
 	for {
 		select {
 		case answer := <-answers:
 			return false, f.runAnswer(ctx, answer)
 		case <-f.signals:
-			f.app.notef("")
+			f.console.notef("")
 			f.leave()
 			return false, exitSilently(exitInterrupted)
 		case e := <-events:
 			// The sweep continues while the user decides; only its end interrupts the question.
 			if e.err == nil && sweepOver(e.update.GetSweep().GetState()) {
-				f.app.notef("")
+				f.console.notef("")
 				return f.handleEvent(e)
 			}
 			if e.err == nil {
-				f.model.update(e.update, f.app.now())
+				f.model.update(e.update, f.console.now())
 			}
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -163,7 +162,7 @@ func (f *following) runAnswer(ctx context.Context, answer string) error {
 		}); err != nil {
 			return err
 		}
-		f.app.notef("%s is paused, its trials save and end: continue with 'outbid resume %s'", f.id, f.id)
+		f.console.notef("%s is paused, its trials save and end: continue with 'outbid resume %s'", f.id, f.id)
 		return exitSilently(exitInterrupted)
 	case "s", "stop", "n", "no":
 		_, err := f.conn.ControlSweep(ctx, &outbidv1.ControlSweepRequest{
@@ -178,22 +177,11 @@ func (f *following) runAnswer(ctx context.Context, answer string) error {
 
 // leave prints how to come back.
 func (f *following) leave() {
-	f.app.notef("%s continues: follow it with 'outbid watch %s', stop it with 'outbid stop %s'", f.id, f.id, f.id)
+	f.console.notef("%s continues: follow it with 'outbid watch %s', stop it with 'outbid stop %s'", f.id, f.id, f.id)
 	if f.conn.held != nil {
-		f.app.notef("its server stops with the last program that uses it; when it is restarted ('outbid up --data %s'), the sweep continues",
+		f.console.notef("its server stops with the last program that uses it; when it is restarted ('outbid up --data %s'), the sweep continues",
 			f.conn.target.data)
 	}
-}
-
-// readLine reads one line from stdin. A read cannot be cancelled, so its goroutine may outlive the question; it ends
-// with the next line or the process.
-func (a *app) readLine() <-chan string {
-	lines := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(a.stdin).ReadString('\n')
-		lines <- line
-	}()
-	return lines
 }
 
 // watchEvent is an update, or the loss of the stream.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,16 +24,17 @@ const defaultServer = "http://127.0.0.1:7700"
 // defaultData is the default data directory of `outbid up` and `outbid serve`.
 const defaultData = ".outbid"
 
-func (a *app) globalFlags(root *cobra.Command) {
+// addTo adds the flags to the root command.
+func (o *globalOptions) addTo(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.opts.server, "server", "", "`URL` of the server (environment: OUTBID_URL; default: the server of "+
+	f.StringVar(&o.server, "server", "", "`URL` of the server (environment: OUTBID_URL; default: the server of "+
 		"./.outbid or ~/.outbid, else "+defaultServer+")")
-	f.StringVar(&a.opts.token, "token", "", "`TOKEN` for the server (environment: OUTBID_TOKEN)")
-	f.StringVar(&a.opts.tokenFile, "token-file", "", "`FILE` with the token")
-	f.StringVar(&a.opts.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate (environment: "+
+	f.StringVar(&o.token, "token", "", "`TOKEN` for the server (environment: OUTBID_TOKEN)")
+	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token")
+	f.StringVar(&o.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate (environment: "+
 		"OUTBID_CA_FILE)")
-	f.StringVar(&a.opts.logLevel, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
-	f.StringVar(&a.opts.logFormat, "log-format", "auto", "`FORMAT` of the log: auto, text or json")
+	f.StringVar(&o.logLevel, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "auto", "`FORMAT` of the log: auto, text or json")
 	_ = root.MarkPersistentFlagFilename("token-file")
 	_ = root.MarkPersistentFlagFilename("ca")
 	complete(root, "log-level", "debug", "info", "warn", "error")
@@ -71,21 +73,33 @@ func absolute(path string) string {
 	return path
 }
 
+// client has the global flags. It finds the servers and ledgers that they name, and connects to servers.
+type client struct {
+	*console
+	getenv func(string) string
+	opts   globalOptions
+}
+
+// logger returns the logger that the global flags select.
+func (cl *client) logger() (*slog.Logger, error) {
+	return newLogger(cl.stderr, cl.opts.logLevel, cl.opts.logFormat, cl.term)
+}
+
 // findServer chooses the server: from the flag, the environment, the directory ./.outbid or ~/.outbid, or the default
 // address. If the directory's server is not running, findServer returns an error instead of another server than the
 // folder names.
-func (a *app) findServer() (target, error) {
-	token, err := a.findToken()
+func (cl *client) findServer() (target, error) {
+	token, err := cl.findToken()
 	if err != nil {
 		return target{}, err
 	}
-	if a.opts.server != "" {
-		return target{url: a.opts.server, from: "--server", token: token}, nil
+	if cl.opts.server != "" {
+		return target{url: cl.opts.server, from: "--server", token: token}, nil
 	}
-	if url := a.getenv("OUTBID_URL"); url != "" {
+	if url := cl.getenv("OUTBID_URL"); url != "" {
 		return target{url: url, from: "OUTBID_URL", token: token}, nil
 	}
-	dir := a.dataDir()
+	dir := cl.dataDir()
 	if dir == "" {
 		return target{url: defaultServer, from: "the default", token: token}, nil
 	}
@@ -98,11 +112,11 @@ func (a *app) findServer() (target, error) {
 
 // dataDir returns the default data directory: ./.outbid, or else ~/.outbid, if a server was ever started from it;
 // otherwise "".
-func (a *app) dataDir() string {
+func (cl *client) dataDir() string {
 	if server.HasServer(defaultData) {
 		return defaultData
 	}
-	if home := a.getenv("HOME"); home != "" {
+	if home := cl.getenv("HOME"); home != "" {
 		if dir := filepath.Join(home, defaultData); server.HasServer(dir) {
 			return dir
 		}
@@ -130,32 +144,32 @@ func runningServer(dir string) (server.File, error) {
 
 // caFile returns the authority for the API's certificate, or "" for the system's authorities. The environment variable
 // does not apply to NATS, which may be unencrypted although the API has a certificate.
-func (a *app) caFile() string {
-	if a.opts.ca != "" {
-		return a.opts.ca
+func (cl *client) caFile() string {
+	if cl.opts.ca != "" {
+		return cl.opts.ca
 	}
-	return a.getenv("OUTBID_CA_FILE")
+	return cl.getenv("OUTBID_CA_FILE")
 }
 
 // findToken returns the token from the flags or the environment, or "".
-func (a *app) findToken() (string, error) {
-	if a.opts.token != "" {
-		return a.opts.token, nil
+func (cl *client) findToken() (string, error) {
+	if cl.opts.token != "" {
+		return cl.opts.token, nil
 	}
-	if a.opts.tokenFile != "" {
-		data, err := os.ReadFile(a.opts.tokenFile)
+	if cl.opts.tokenFile != "" {
+		data, err := os.ReadFile(cl.opts.tokenFile)
 		if err != nil {
 			return "", badInput("--token-file: %w", err)
 		}
 		token := strings.TrimSpace(string(data))
 		if token == "" {
-			return "", badInput("--token-file %s is empty", a.opts.tokenFile)
+			return "", badInput("--token-file %s is empty", cl.opts.tokenFile)
 		}
 		if len(strings.Fields(token)) > 1 {
 			return "", badInput("--token-file %s: want only a token, as 'outbid token new' prints it; a line of a tokens "+
-				"file also has a name, a tenant and a role", a.opts.tokenFile)
+				"file also has a name, a tenant and a role", cl.opts.tokenFile)
 		}
 		return token, nil
 	}
-	return a.getenv("OUTBID_TOKEN"), nil
+	return cl.getenv("OUTBID_TOKEN"), nil
 }

@@ -11,13 +11,13 @@ import (
 
 // openLedger opens a ledger for reading: an export file, or a server's data directory. It reads the ledger of a running
 // server through its NATS. Otherwise it starts NATS on the directory, which no other process can use in the meantime.
-func (a *app) openLedger(ctx context.Context, path string) (l ledger.Ledger, done func() error, err error) {
+func (cl *client) openLedger(ctx context.Context, path string) (l ledger.Ledger, done func() error, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, badInput("ledger %w", trimOp(err))
 	}
 	if info.IsDir() {
-		return a.openLedgerOf(ctx, server.LedgerConfig{Data: path})
+		return cl.openLedgerOf(ctx, server.LedgerConfig{Data: path})
 	}
 	lines := ledger.NewLines(func() (io.ReadCloser, error) { return os.Open(path) })
 	switch last, err := lines.Last(ctx); {
@@ -30,10 +30,10 @@ func (a *app) openLedger(ctx context.Context, path string) (l ledger.Ledger, don
 }
 
 // openLedgerOf opens the ledger of a server.
-func (a *app) openLedgerOf(ctx context.Context, cfg server.LedgerConfig) (l ledger.Ledger, done func() error, err error) {
-	if cfg.Logger, err = a.logger(); err != nil {
+func (cl *client) openLedgerOf(ctx context.Context, cfg server.LedgerConfig) (l ledger.Ledger, done func() error, err error) {
+	if cfg.Logger, err = cl.logger(); err != nil {
 		return nil, nil, err
 	}
-	cfg.NATS.CA = a.opts.ca
+	cfg.NATS.CA = cl.opts.ca
 	return server.OpenLedger(ctx, cfg)
 }

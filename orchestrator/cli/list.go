@@ -119,7 +119,7 @@ func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out for
 	if err != nil {
 		return err
 	}
-	l := trialLister(a, out, sweep)
+	l := trialLister(a.console, out, sweep)
 	limit := want.limit
 	if want.state != "" {
 		limit = 0 // counted below, after the filter
@@ -142,9 +142,9 @@ func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out for
 }
 
 // trialLister prints trials.
-func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
+func trialLister(c *console, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 	metric := strings.ToUpper(clean(sweep.GetSpec().GetMetric()))
-	l := newLister(a.stdout, out, []string{"TRIAL", "STATE", "STEP", metric, "AT STEP", "WHERE", "CONFIG"},
+	l := newLister(c.stdout, out, []string{"TRIAL", "STATE", "STEP", metric, "AT STEP", "WHERE", "CONFIG"},
 		func(v trialView) []string {
 			step, best, at := formatCount(v.Step), "-", "-"
 			if v.UntilStep > 0 {
@@ -159,7 +159,7 @@ func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 			}
 			return []string{fmt.Sprint(v.Trial), v.State, step, best, at, where, configLine(v.Config)}
 		})
-	l.table.width, l.table.spare = a.columns(), []string{"AT STEP"}
+	l.table.width, l.table.spare = c.columns(), []string{"AT STEP"}
 	return l
 }
 

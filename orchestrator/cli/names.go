@@ -52,12 +52,12 @@ func sweepOnly(arg string) (ref, error) {
 }
 
 // onSweep connects to the server, finds the sweep that an argument names, and calls f with both.
-func (a *app) onSweep(ctx context.Context, arg string, f func(*connection, *outbidv1.Sweep) error) error {
+func (cl *client) onSweep(ctx context.Context, arg string, f func(*connection, *outbidv1.Sweep) error) error {
 	r, err := sweepOnly(arg)
 	if err != nil {
 		return err
 	}
-	c, err := a.connect()
+	c, err := cl.connect()
 	if err != nil {
 		return err
 	}
@@ -175,30 +175,30 @@ func (c *connection) trials(ctx context.Context, sweep, order string, limit int,
 }
 
 // completeSweeps offers the ids and names of sweeps in the given states, or of all if states is nil.
-func (a *app) completeSweeps(states ...outbidv1.SweepState) cobra.CompletionFunc {
+func (cl *client) completeSweeps(states ...outbidv1.SweepState) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.offerSweeps(cmd.Context(), prefix, states), cobra.ShellCompDirectiveNoFileComp
+		return cl.offerSweeps(cmd.Context(), prefix, states), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completeTrials offers sweeps, and after a slash their trials.
-func (a *app) completeTrials(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (cl *client) completeTrials(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	name, _, slash := strings.Cut(prefix, "/")
 	if !slash {
-		return a.offerSweeps(cmd.Context(), prefix, nil), cobra.ShellCompDirectiveNoFileComp
+		return cl.offerSweeps(cmd.Context(), prefix, nil), cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.offerTrials(cmd.Context(), name, prefix), cobra.ShellCompDirectiveNoFileComp
+	return cl.offerTrials(cmd.Context(), name, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
 // offerSweeps asks the server for sweeps. It ignores errors, which would appear between keystrokes.
-func (a *app) offerSweeps(ctx context.Context, prefix string, states []outbidv1.SweepState) []string {
-	c, err := a.connect()
+func (cl *client) offerSweeps(ctx context.Context, prefix string, states []outbidv1.SweepState) []string {
+	c, err := cl.connect()
 	if err != nil {
 		return nil
 	}
@@ -222,8 +222,8 @@ func (a *app) offerSweeps(ctx context.Context, prefix string, states []outbidv1.
 }
 
 // offerTrials lists the trials of a sweep whose numbers start with prefix.
-func (a *app) offerTrials(ctx context.Context, name, prefix string) []string {
-	c, err := a.connect()
+func (cl *client) offerTrials(ctx context.Context, name, prefix string) []string {
+	c, err := cl.connect()
 	if err != nil {
 		return nil
 	}

@@ -98,16 +98,6 @@ func (l *lister[T]) close(empty string) error {
 	return l.w.Flush()
 }
 
-// printObject prints one object as JSON.
-func (a *app) printObject(f format, v any) error {
-	data, err := encodeJSON(v, f == formatJSON)
-	if err != nil {
-		return err
-	}
-	_, err = a.stdout.Write(append(data, '\n'))
-	return err
-}
-
 // encodeJSON encodes like encoding/json but without HTML escapes.
 func encodeJSON(v any, indent bool) ([]byte, error) {
 	var b strings.Builder

@@ -32,7 +32,7 @@ func (a *app) docsCommand() *cobra.Command {
 
 // CommandReference returns the documentation of some commands of an edition as Markdown.
 func CommandReference(e Edition, names ...string) string {
-	root := (&app{edition: e}).rootCommand()
+	root := newApp(&console{}, nil, "", osInterrupts, e).rootCommand()
 	var b strings.Builder
 	for _, cmd := range root.Commands() {
 		if slices.Contains(names, cmd.Name()) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -126,7 +125,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	a.printSchedule(s.GetAdmission())
 	a.printNotes(s)
 	a.printf("\n")
-	l := trialLister(a, formatTable, s)
+	l := trialLister(a.console, formatTable, s)
 	for t, err := range c.trials(cmd.Context(), s.GetId(), "best", showTrials) {
 		if err != nil {
 			return err
@@ -279,14 +278,6 @@ func withReason(state, reason string) string {
 		return state
 	}
 	return state + ": " + clean(reason)
-}
-
-// when formats a time in this machine's zone.
-func (a *app) when(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.In(a.now().Location()).Format(time.DateTime)
 }
 
 func by(actor string) string {

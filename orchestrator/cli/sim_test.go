@@ -205,8 +205,8 @@ func TestSimProgress(t *testing.T) {
 	a := newTestApp(nil, nil)
 	a.stderr = io.Writer(&out)
 	a.term.err = true
-	show := newSimShow(a.app)
-	show.app.now = func() time.Time { now = now.Add(terminalPause); return now }
+	show := newSimShow(a.console)
+	show.console.now = func() time.Time { now = now.Add(terminalPause); return now }
 	show.last = now.Add(time.Minute)
 	show.tell("fifo", experiment.Progress{Jobs: 44329})
 	show.last = now

@@ -11,7 +11,7 @@ import (
 
 // simShow prints the progress of runs: on a terminal in one changing line, elsewhere every few seconds.
 type simShow struct {
-	app     *app
+	console *console
 	mu      sync.Mutex
 	started map[string]time.Time
 	last    time.Time
@@ -24,19 +24,19 @@ const (
 	filePause     = 10 * time.Second
 )
 
-func newSimShow(a *app) *simShow {
-	return &simShow{app: a, started: map[string]time.Time{}, last: a.now()}
+func newSimShow(c *console) *simShow {
+	return &simShow{console: c, started: map[string]time.Time{}, last: c.now()}
 }
 
 func (s *simShow) tell(policy string, at experiment.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.app.now()
+	now := s.console.now()
 	if s.started[policy].IsZero() {
 		s.started[policy] = now
 	}
 	pause := filePause
-	if s.app.term.err {
+	if s.console.term.err {
 		pause = terminalPause
 	}
 	if now.Sub(s.last) < pause {
@@ -45,12 +45,12 @@ func (s *simShow) tell(policy string, at experiment.Progress) {
 	s.last = now
 	line := fmt.Sprintf("%s: %s of %s jobs, simulated %s in %s", policy, formatCount(int64(at.Done)),
 		formatCount(int64(at.Jobs)), formatDuration(at.At), formatDuration(now.Sub(s.started[policy]).Seconds()))
-	if !s.app.term.err {
-		s.app.notef("%s", line)
+	if !s.console.term.err {
+		s.console.notef("%s", line)
 		return
 	}
 	s.shown = true
-	_, _ = fmt.Fprintf(s.app.stderr, "\r\x1b[K%s", line)
+	_, _ = fmt.Fprintf(s.console.stderr, "\r\x1b[K%s", line)
 }
 
 // clear removes the changing line.
@@ -59,6 +59,6 @@ func (s *simShow) clear() {
 	defer s.mu.Unlock()
 	if s.shown {
 		s.shown = false
-		_, _ = io.WriteString(s.app.stderr, "\r\x1b[K")
+		_, _ = io.WriteString(s.console.stderr, "\r\x1b[K")
 	}
 }

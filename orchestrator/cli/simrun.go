@@ -62,7 +62,7 @@ func (a *app) runSims(ctx context.Context, o simOptions, runs *SimRuns) error {
 // printed. It returns the results so far even after a failure.
 func (a *app) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, line func(measure.Result) any) ([]measure.Result, error) {
 	a.notef("%s", simHeading(p))
-	show := newSimShow(a)
+	show := newSimShow(a.console)
 	hooks := experiment.Hooks{Engine: a.edition.Simulate, Progress: show.tell, Result: func(r measure.Result) error {
 		show.clear()
 		if o.out == formatTable {

@@ -179,7 +179,7 @@ func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep
 			t.Kept = true
 		}
 	} else {
-		e := evaluation{app: a, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
+		e := evaluation{console: a.console, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
 		if kept, made.metric, err = e.greedy(ctx, sweep, trials, sources); err != nil {
 			return nil, err
 		}
@@ -192,7 +192,7 @@ func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep
 		made.file = filepath.Join(dir, "soup.safetensors")
 	}
 	made.kept, made.size = len(kept), mean.Size()
-	return made, a.writeAverage(ctx, mean, made.file)
+	return made, writeAverage(ctx, mean, made.file)
 }
 
 func (a *app) listIngredients(out format, trials []*ingredient) error {
@@ -250,7 +250,7 @@ func (c *connection) ingredients(ctx context.Context, sweep *outbidv1.Sweep, n i
 
 // evaluation evaluates a mean with the user's command.
 type evaluation struct {
-	app                   *app
+	console               *console
 	command, metric, path string
 }
 
@@ -261,7 +261,7 @@ func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials [
 		better = func(a, b float64) bool { return a > b }
 	}
 	soup, err := checkpoint.Greedy(sources, better, func(mean *checkpoint.Average) (float64, error) {
-		if err := e.app.writeAverage(ctx, mean, e.path); err != nil {
+		if err := writeAverage(ctx, mean, e.path); err != nil {
 			return 0, err
 		}
 		return e.evaluate(ctx)
@@ -289,7 +289,7 @@ func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials [
 func (e *evaluation) evaluate(ctx context.Context) (float64, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", e.command)
 	cmd.Env = append(os.Environ(), "OUTBID_CHECKPOINT="+e.path)
-	cmd.Stderr = e.app.stderr
+	cmd.Stderr = e.console.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -315,7 +315,7 @@ func (e *evaluation) evaluate(ctx context.Context) (float64, error) {
 }
 
 // writeAverage writes an average to a file atomically.
-func (a *app) writeAverage(ctx context.Context, mean *checkpoint.Average, file string) error {
+func writeAverage(ctx context.Context, mean *checkpoint.Average, file string) error {
 	cores := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores + 1)) // see Average.Write
 	return writeWholeFile(file, func(f *os.File) error {

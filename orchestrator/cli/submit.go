@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +70,7 @@ The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopp
 			defer c.close()
 			a.notef("dashboard: %s", pageURL(c.target.url, sweep.GetId()))
 			f := &following{
-				app: a, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
+				console: a.console, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
 				ask: a.term.in && a.term.out && out == formatTable, leaving: true,
 			}
 			return f.follow(cmd.Context())
@@ -101,7 +99,7 @@ sweep is done, 1 when it failed, 3 when it was stopped.`,
 			defer release()
 			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
 				f := &following{
-					app: a, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
+					console: a.console, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
 				}
 				return f.follow(cmd.Context())
 			})
@@ -153,21 +151,6 @@ func (a *app) submit(ctx context.Context, name string) (*connection, *outbidv1.S
 		a.notef("warning: %s", warning)
 	}
 	return c, got.GetSweep(), nil
-}
-
-// readFile reads a file that the user named; "-" is standard input.
-func (a *app) readFile(file string) ([]byte, error) {
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(a.stdin)
-	} else {
-		data, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return nil, badInput("cannot read %w", trimOp(err))
-	}
-	return data, nil
 }
 
 // trimOp removes the system call's name from an error about a file.

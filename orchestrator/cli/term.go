@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -48,13 +44,6 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// osInterrupts delivers the process's signals.
-func osInterrupts() (<-chan os.Signal, func()) {
-	c := make(chan os.Signal, 4)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-	return c, func() { signal.Stop(c) }
-}
-
 // newLogger returns a logger. level is debug, info, warn or error; format is auto, text or json. auto is coloured on a
 // terminal, and text elsewhere.
 func newLogger(w io.Writer, level, format string, t terminal) (*slog.Logger, error) {
@@ -72,44 +61,4 @@ func newLogger(w io.Writer, level, format string, t terminal) (*slog.Logger, err
 	default:
 		return nil, badInput("--log-format %q: want auto, text or json", format)
 	}
-}
-
-// columns returns the width of the terminal behind stdout, or 0 without a terminal, which means no limit.
-func (a *app) columns() int {
-	if !a.term.out {
-		return 0
-	}
-	columns, _ := a.term.size()
-	return columns
-}
-
-// printText prints a line to stdout, folded at the terminal's width with an indent.
-func (a *app) printText(format string, args ...any) {
-	a.printf("%s\n", hang(fmt.Sprintf(format, args...), a.columns()))
-}
-
-// hang folds a text at the given width (0 for none), and indents all lines after the first.
-func hang(text string, columns int) string {
-	if columns == 0 {
-		return text
-	}
-	first, rest, more := strings.Cut(strings.Join(fold(text, columns), "\n"), "\n")
-	if !more {
-		return first
-	}
-	const indent = "  "
-	rest = strings.Join(strings.Fields(rest), " ")
-	return first + "\n" + indent + strings.Join(fold(rest, columns-len(indent)), "\n"+indent)
-}
-
-// printf writes to stdout. It ignores errors such as a closed pipe.
-func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.stdout, format, args...) }
-
-// notef prints a message to stderr, separate from results.
-func (a *app) notef(format string, args ...any) {
-	columns := 0
-	if a.term.err {
-		columns = a.columns()
-	}
-	_, _ = fmt.Fprintln(a.stderr, hang(fmt.Sprintf(format, args...), columns))
 }

@@ -243,20 +243,3 @@ func (a *app) greetUp(cfg server.Config, s *server.Server) {
 	a.printf("data is in %s, the dashboard at %s\n", cfg.Data, pageURL(s.URL(), ""))
 	a.printf("next: outbid init && outbid run sweep.yaml\n")
 }
-
-// untilDone runs a server or worker until it ends by itself or is interrupted by Ctrl-C, which is not an error.
-func (a *app) untilDone(ctx context.Context, run func(context.Context) error) error {
-	ctx, stop := a.untilInterrupted(ctx)
-	defer stop()
-	told := context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), errInterrupted) {
-			a.notef("stopping once trials have saved; Ctrl-C again ends at once")
-		}
-	})
-	defer told()
-	err := run(ctx)
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
