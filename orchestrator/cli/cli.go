@@ -106,11 +106,14 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 			root.AddCommand(c)
 		}
 	}
-	add(groupEveryday, a.initCommand(), a.upCommand(), a.previewCommand(), a.runCommand(), a.lsCommand(), a.watchCommand(),
+	cluster := &clusterCommands{client: a.client, version: a.version}
+	servers := &serverCommands{process: a.process, edition: a.edition}
+	add(groupEveryday, a.initCommand(), servers.upCommand(), a.previewCommand(), a.runCommand(), a.lsCommand(), a.watchCommand(),
 		a.showCommand(), a.bestCommand(), a.logsCommand(), a.stopCommand(), a.uiCommand())
 	add(groupSweeps, a.submitCommand(), a.pauseCommand(), a.resumeCommand(), a.extendCommand(), a.deleteCommand())
 	add(groupResults, a.averageCommand(), a.soupCommand(), a.exportCommand(), a.auctionCommand(), a.pricesCommand())
-	add(groupServer, a.serverCommands()...)
+	add(groupServer, servers.serveCommand(), (&workerCommands{a.process}).workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
+		a.tokenCommand(), a.tlsCommand(), a.natsCommand(), a.tenantCommand(), a.secretCommand())
 	add(groupSimulation, a.simCommand(), a.replayCommand())
 	if a.edition.Commands != nil {
 		add(groupSimulation, a.edition.Commands()...)
@@ -118,6 +121,18 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
 	a.markStarted(root)
 	return root
+}
+
+// groupCommand returns a command that only has subcommands.
+func groupCommand(cmd *cobra.Command, inner ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(inner...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return badInput("unknown command %q (see '%s --help')", strings.Join(args, " "), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+	return cmd
 }
 
 // helpColumns is the width of the list of flags in help texts.

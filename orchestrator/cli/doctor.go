@@ -23,7 +23,7 @@ type checkView struct {
 	Fix    string `json:"fix" doc:"how to fix a failure; empty if it passed"`
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func (k *clusterCommands) doctorCommand() *cobra.Command {
 	var out format
 	var python string
 	cmd := &cobra.Command{
@@ -39,11 +39,11 @@ The exit code is 1 if any check fails.`,
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := append(a.checkServer(cmd.Context()), a.checkPython(cmd.Context(), python))
+			checks := append(k.checkServer(cmd.Context()), k.checkPython(cmd.Context(), python))
 			checks = append(checks, checkConfined()...)
 			failed := false
-			l := newLister(a.stdout, out, []string{"CHECK", "", "FOUND"}, checkRow)
-			l.table.width, l.table.fold = a.columns(), true
+			l := newLister(k.stdout, out, []string{"CHECK", "", "FOUND"}, checkRow)
+			l.table.width, l.table.fold = k.columns(), true
 			for _, c := range checks {
 				failed = failed || !c.OK
 				if err := l.add(c); err != nil {
@@ -79,12 +79,12 @@ func checkRow(c checkView) []string {
 const doctorTimeout = 10 * time.Second
 
 // checkServer checks the server. If it does not answer, that is the only result.
-func (a *app) checkServer(ctx context.Context) []checkView {
+func (k *clusterCommands) checkServer(ctx context.Context) []checkView {
 	bad := func(err error, fix string) []checkView {
 		_, line := explain(err)
 		return []checkView{{Name: "server", Detail: line, Fix: fix}}
 	}
-	c, err := a.connect()
+	c, err := k.connect()
 	if unreachableError(err) {
 		return bad(err, "outbid up")
 	}
@@ -117,9 +117,9 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 	}
 	checks := []checkView{
 		{Name: "server", OK: true, Detail: fmt.Sprintf("%s, version %s, up for %s, ledger at %s", c.target.url,
-			info.GetVersion(), formatDuration(a.now().Sub(info.GetStarted().AsTime()).Seconds()),
+			info.GetVersion(), formatDuration(k.now().Sub(info.GetStarted().AsTime()).Seconds()),
 			formatCount(int64(info.GetLedgerSeq())))},
-		a.checkVersion("version", "the server", info.GetVersion()),
+		k.checkVersion("version", "the server", info.GetVersion()),
 		{Name: "policy", OK: true, Detail: control.PolicyText(info.GetPolicy(), info.GetPolicyOptions())},
 	}
 	for _, check := range info.GetChecks() {
@@ -127,22 +127,22 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 			Name: check.GetName(), OK: check.GetOk(), Detail: check.GetDetail(), Fix: check.GetFix(),
 		})
 	}
-	return append(checks, a.checkNodes(ctx, c)...)
+	return append(checks, k.checkNodes(ctx, c)...)
 }
 
 // checkVersion compares the release of a server or worker with this binary's. Builds of one release work together.
-func (a *app) checkVersion(name, whose, version string) checkView {
-	if release(version) == release(a.version) {
+func (k *clusterCommands) checkVersion(name, whose, version string) checkView {
+	if release(version) == release(k.version) {
 		return checkView{Name: name, OK: true, Detail: fmt.Sprintf("%s and this command are %s", whose, release(version))}
 	}
 	return checkView{
-		Name: name, Detail: fmt.Sprintf("%s is %s, this command is %s", whose, version, a.version),
+		Name: name, Detail: fmt.Sprintf("%s is %s, this command is %s", whose, version, k.version),
 		Fix: "install the same version of outbid on every machine, then restart it",
 	}
 }
 
 // checkNodes checks for running workers, lost ones, and other versions.
-func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
+func (k *clusterCommands) checkNodes(ctx context.Context, c *connection) []checkView {
 	got, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
 	if err != nil {
 		_, line := explain(err)
@@ -156,9 +156,9 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 		case outbidv1.NodeState_NODE_STATE_UP, outbidv1.NodeState_NODE_STATE_DRAINING:
 			up++
 			devices += len(n.GetInfo().GetDevices())
-			checks = append(checks, a.checkFaults(viewNode(n))...)
-			if release(n.GetInfo().GetVersion()) != release(a.version) {
-				checks = append(checks, a.checkVersion("worker "+name, "worker "+name, n.GetInfo().GetVersion()))
+			checks = append(checks, k.checkFaults(viewNode(n))...)
+			if release(n.GetInfo().GetVersion()) != release(k.version) {
+				checks = append(checks, k.checkVersion("worker "+name, "worker "+name, n.GetInfo().GetVersion()))
 			}
 		case outbidv1.NodeState_NODE_STATE_LOST:
 			checks = append(checks, checkView{
@@ -179,7 +179,7 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 }
 
 // checkFaults reports why a node that is up gets no trials.
-func (a *app) checkFaults(n nodeView) []checkView {
+func (k *clusterCommands) checkFaults(n nodeView) []checkView {
 	var checks []checkView
 	for _, o := range n.Faults {
 		if !o.running {
@@ -189,7 +189,7 @@ func (a *app) checkFaults(n nodeView) []checkView {
 		if o.Sweep != nil {
 			fix = "make the sweep's program and data available there, or exclude it with resources.types"
 		}
-		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: a.faultLine(n.Name, o), Fix: fix})
+		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: k.faultLine(n.Name, o), Fix: fix})
 	}
 	for _, w := range n.Warnings {
 		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: clean(w), Fix: "see docs/operate/security.md"})
@@ -198,7 +198,7 @@ func (a *app) checkFaults(n nodeView) []checkView {
 }
 
 // checkPython checks whether this machine's Python has the SDK, of the same release as this binary.
-func (a *app) checkPython(ctx context.Context, python string) checkView {
+func (k *clusterCommands) checkPython(ctx context.Context, python string) checkView {
 	check := checkView{Name: "python"}
 	path, err := exec.LookPath(python)
 	if err != nil {
@@ -218,10 +218,10 @@ func (a *app) checkPython(ctx context.Context, python string) checkView {
 	}
 	version, sdk, _ := strings.Cut(found, " ")
 	check.Detail = fmt.Sprintf("%s is Python %s with outbid %s", path, version, sdk)
-	check.OK = sdk == pythonVersion(a.version)
+	check.OK = sdk == pythonVersion(k.version)
 	if !check.OK {
-		check.Detail += ", and this command is " + a.version
-		check.Fix = fmt.Sprintf("%s -m pip install outbid==%s; or name another Python with --python PATH", path, pythonVersion(a.version))
+		check.Detail += ", and this command is " + k.version
+		check.Fix = fmt.Sprintf("%s -m pip install outbid==%s; or name another Python with --python PATH", path, pythonVersion(k.version))
 	}
 	return check
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -47,40 +45,4 @@ func nodeWord(n nodeView) string {
 		}
 	}
 	return n.State
-}
-
-// nodeNotes returns the lines below a listing about a node: why it gets no trials, and its worker's warnings.
-func (a *app) nodeNotes(n nodeView) []string {
-	var lines []string
-	for _, o := range n.Faults {
-		if o.running {
-			lines = append(lines, a.faultLine(n.Name, o))
-		}
-	}
-	for _, w := range n.Warnings {
-		lines = append(lines, clean(n.Name)+": "+clean(w))
-	}
-	return lines
-}
-
-// faultLine describes an active fault.
-func (a *app) faultLine(node string, o faultView) string {
-	who := "gets no new trials"
-	if o.Sweep != nil {
-		who = "gets no new trials of " + clean(*o.Sweep)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%s): %s", clean(node), who, o.Word, clean(o.Reason))
-	if len(o.Trials) > 0 {
-		fmt.Fprintf(&b, "; failed there: %s", clean(strings.Join(o.Trials, " ")))
-	}
-	switch {
-	case o.Word == "unfit":
-		b.WriteString("; it gets trials again when the checks of its worker pass")
-	case o.Word == "cordoned":
-		fmt.Fprintf(&b, "; it is retried after %s if the checks of its worker pass", a.when(o.Until))
-	default:
-		fmt.Fprintf(&b, "; it is retried after %s", a.when(o.Until))
-	}
-	return b.String()
 }

@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) workerTokenCommand() *cobra.Command {
+func (wk *workerCommands) workerTokenCommand() *cobra.Command {
 	var name string
 	var life time.Duration
 	cmd := &cobra.Command{
@@ -32,7 +32,7 @@ Copy it to the worker's machine, for 'outbid worker join'. It requires an admin'
 			if name == "" {
 				return badInput("--name is missing: name the worker that may join with the token")
 			}
-			c, err := a.connect()
+			c, err := wk.connect()
 			if err != nil {
 				return err
 			}
@@ -41,8 +41,8 @@ Copy it to the worker's machine, for 'outbid worker join'. It requires an admin'
 			if err != nil {
 				return err
 			}
-			a.printf("%s\n", resp.GetToken())
-			a.notef("valid for worker %s, once, until %s: outbid worker join --server URL --join-token FILE", name,
+			wk.printf("%s\n", resp.GetToken())
+			wk.notef("valid for worker %s, once, until %s: outbid worker join --server URL --join-token FILE", name,
 				resp.GetExpires().AsTime().Local().Format(time.DateTime))
 			return nil
 		},
@@ -53,7 +53,7 @@ Copy it to the worker's machine, for 'outbid worker join'. It requires an admin'
 	return cmd
 }
 
-func (a *app) workerRemoveCommand() *cobra.Command {
+func (wk *workerCommands) workerRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove a worker from the cluster",
@@ -64,7 +64,7 @@ token of the API.`,
 		Example: "  outbid worker remove gpu-7",
 		Args:    exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
+			c, err := wk.connect()
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ token of the API.`,
 			if _, err := c.RemoveWorker(cmd.Context(), &outbidv1.RemoveWorkerRequest{Node: args[0]}); err != nil {
 				return err
 			}
-			a.printf("%s is removed\n", args[0])
+			wk.printf("%s is removed\n", args[0])
 			return nil
 		},
 	}
@@ -83,7 +83,7 @@ type joinOptions struct {
 	token, name, dir, nats string
 }
 
-func (a *app) workerJoinCommand() *cobra.Command {
+func (wk *workerCommands) workerJoinCommand() *cobra.Command {
 	var o joinOptions
 	cmd := &cobra.Command{
 		Use:   "join",
@@ -94,7 +94,7 @@ name, use another token; this revokes the previous credentials.`,
 		Example: `  outbid worker join --server https://tuner.example.org:7700 --ca ca.pem --join-token gpu-7.token --credentials /etc/outbid/worker
   outbid worker --credentials /etc/outbid/worker`,
 		Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.join(cmd, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return wk.join(cmd, o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.token, "join-token", "", "`FILE` with the token; - for standard input")
@@ -107,13 +107,13 @@ name, use another token; this revokes the previous credentials.`,
 }
 
 // join creates a key, has the server sign it, and writes the credentials.
-func (a *app) join(cmd *cobra.Command, o joinOptions) error {
-	token, err := a.readJoinToken(o.token)
+func (wk *workerCommands) join(cmd *cobra.Command, o joinOptions) error {
+	token, err := wk.readJoinToken(o.token)
 	if err != nil {
 		return err
 	}
 	var ca []byte
-	if file := a.caFile(); file != "" {
+	if file := wk.caFile(); file != "" {
 		if ca, err = os.ReadFile(file); err != nil {
 			return badInput("--ca: %w", trimOp(err))
 		}
@@ -122,7 +122,7 @@ func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return badInput("--credentials: %w", trimOp(err))
 	}
-	c, err := a.connect()
+	c, err := wk.connect()
 	if err != nil {
 		return err
 	}
@@ -146,20 +146,20 @@ func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 	if err := who.Write(o.dir, ca); err != nil {
 		return err
 	}
-	a.printf("worker %s has joined; NATS is at %s\n", who.Node, bus.RedactURLs(who.NATS))
-	a.printf("next: outbid worker --credentials %s\n", o.dir)
+	wk.printf("worker %s has joined; NATS is at %s\n", who.Node, bus.RedactURLs(who.NATS))
+	wk.printf("next: outbid worker --credentials %s\n", o.dir)
 	return nil
 }
 
 // readJoinToken reads a token from its file.
-func (a *app) readJoinToken(file string) (string, error) {
+func (wk *workerCommands) readJoinToken(file string) (string, error) {
 	if file == "" {
 		return "", badInput("--join-token is missing: give a file with the output of 'outbid worker token --name NAME' on the server")
 	}
 	var data []byte
 	var err error
 	if file == "-" {
-		data, err = io.ReadAll(io.LimitReader(a.stdin, 1<<10))
+		data, err = io.ReadAll(io.LimitReader(wk.stdin, 1<<10))
 	} else {
 		data, err = os.ReadFile(file)
 	}

@@ -11,7 +11,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-func (a *app) serveCommand() *cobra.Command {
+// serverCommands start servers: serve and up.
+type serverCommands struct {
+	*process
+	edition Edition
+}
+
+func (sv *serverCommands) serveCommand() *cobra.Command {
 	var o serverFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -41,7 +47,7 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 			if err := o.parse(cmd.Flags()); err != nil {
 				return err
 			}
-			if a.opts.tokenFile != "" {
+			if sv.opts.tokenFile != "" {
 				return errJoinTokenGone("serve")
 			}
 			if o.NATS.URL != "" && cmd.Flags().Changed("nats-listen") {
@@ -53,12 +59,12 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 			if o.NATS.URL == "" {
 				o.NATS.AnyPort = !cmd.Flags().Changed("nats-listen")
 			}
-			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return a.runServer(ctx, o.Config, a.greetServe)
+			return sv.untilDone(cmd.Context(), func(ctx context.Context) error {
+				return sv.runServer(ctx, o.Config, sv.greetServe)
 			})
 		},
 	}
-	a.commonFlags(cmd, &o)
+	sv.commonFlags(cmd, &o)
 	natsFlags(cmd, &o.NATS)
 	f := cmd.Flags()
 	f.StringVar(&o.NATS.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
@@ -73,15 +79,15 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 }
 
 // greetServe prints the server's addresses and how workers join.
-func (a *app) greetServe(cfg server.Config, s *server.Server) {
+func (sv *serverCommands) greetServe(cfg server.Config, s *server.Server) {
 	keys := cfg.NATS.Keys
 	if keys == "" {
 		keys = server.KeysDir(cfg.Data)
 	}
-	a.printf("outbid %s serves at %s\n", a.version, s.URL())
-	a.printf("data is in %s, NATS at %s, the dashboard at %s\n", cfg.Data, s.NATSURL(), pageURL(s.URL(), ""))
-	a.printf("next: outbid worker --keys %s --nats %s%s\n", keys, s.NATSURL(), caFlag(cfg))
-	a.printf("on another machine: outbid worker join --server %s, with the output of 'outbid worker token --name NAME' here\n", s.URL())
+	sv.printf("outbid %s serves at %s\n", sv.version, s.URL())
+	sv.printf("data is in %s, NATS at %s, the dashboard at %s\n", cfg.Data, s.NATSURL(), pageURL(s.URL(), ""))
+	sv.printf("next: outbid worker --keys %s --nats %s%s\n", keys, s.NATSURL(), caFlag(cfg))
+	sv.printf("on another machine: outbid worker join --server %s, with the output of 'outbid worker token --name NAME' here\n", s.URL())
 }
 
 // caFlag returns the flag that makes workers trust a certificate of 'outbid tls new'.

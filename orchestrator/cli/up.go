@@ -30,8 +30,8 @@ type serverFlags struct {
 }
 
 // commonFlags adds the flags that up and serve share.
-func (a *app) commonFlags(cmd *cobra.Command, o *serverFlags) {
-	names := a.edition.Policies.Names()
+func (sv *serverCommands) commonFlags(cmd *cobra.Command, o *serverFlags) {
+	names := sv.edition.Policies.Names()
 	f := cmd.Flags()
 	f.StringVar(&o.Data, "data", defaultData, "`DIR` for all data")
 	f.StringVar(&o.API, "api", defaultAPI, "`HOST:PORT` of the API; port 0 chooses a free one")
@@ -85,7 +85,7 @@ func (o *serverFlags) setGrowDefault() {
 	o.PolicyOptions["grow"] = upGrow
 }
 
-func (a *app) upCommand() *cobra.Command {
+func (sv *serverCommands) upCommand() *cobra.Command {
 	var o serverFlags
 	var workers, natsPort int
 	var devices []string
@@ -122,13 +122,13 @@ Devices that have been free for 10 s, and for which no trial waits, are given to
 			}
 			o.setGrowDefault()
 			if !cmd.Flags().Changed("log-level") {
-				a.opts.logLevel = "warn" // listings show normal progress
+				sv.opts.logLevel = "warn" // listings show normal progress
 			}
 			if natsPort < 0 || natsPort > 65535 {
 				return badInput("--nats-port %d: want a port, or 0 for a free one", natsPort)
 			}
 			o.NATS.Listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(natsPort))
-			if env := a.getenv("OUTBID_DEVICES"); env != "" && len(devices) == 0 {
+			if env := sv.getenv("OUTBID_DEVICES"); env != "" && len(devices) == 0 {
 				devices = []string{env}
 			}
 			var err error
@@ -139,12 +139,12 @@ Devices that have been free for 10 s, and for which no trial waits, are given to
 				return err
 			}
 			o.Alone = len(o.Workers) > 0
-			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return a.runUp(ctx, o)
+			return sv.untilDone(cmd.Context(), func(ctx context.Context) error {
+				return sv.runUp(ctx, o)
 			})
 		},
 	}
-	a.commonFlags(cmd, &o)
+	sv.commonFlags(cmd, &o)
 	f := cmd.Flags()
 	f.BoolVar(&o.WhileClients, "while-clients", false, "stop when the last program that uses this server has ended")
 	f.IntVar(&workers, "workers", 1, "number of workers in this process")
@@ -157,18 +157,18 @@ Devices that have been free for 10 s, and for which no trial waits, are given to
 }
 
 // runUp runs the server until ctx ends or, with --while-clients, until its last client has gone.
-func (a *app) runUp(ctx context.Context, o serverFlags) error {
+func (sv *serverCommands) runUp(ctx context.Context, o serverFlags) error {
 	if !o.WhileClients {
-		return a.runServer(ctx, o.Config, a.greetUp)
+		return sv.runServer(ctx, o.Config, sv.greetUp)
 	}
-	ctx, stop, err := server.WhileClients(ctx, o.Data, a.now, func() {
-		a.notef("the last client has gone: stopping once trials have saved")
+	ctx, stop, err := server.WhileClients(ctx, o.Data, sv.now, func() {
+		sv.notef("the last client has gone: stopping once trials have saved")
 	})
 	if err != nil {
 		return err
 	}
 	defer stop()
-	err = a.runServer(ctx, o.Config, a.greetUp)
+	err = sv.runServer(ctx, o.Config, sv.greetUp)
 	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), server.ErrNoClients) {
 		return nil
 	}
@@ -176,13 +176,13 @@ func (a *app) runUp(ctx context.Context, o serverFlags) error {
 }
 
 // runServer starts a server, prints that it is ready, and runs it until ctx ends or it fails.
-func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(server.Config, *server.Server)) (err error) {
+func (sv *serverCommands) runServer(ctx context.Context, cfg server.Config, greet func(server.Config, *server.Server)) (err error) {
 	tuneGC()
-	if cfg.Logger, err = a.logger(); err != nil {
+	if cfg.Logger, err = sv.logger(); err != nil {
 		return err
 	}
-	cfg.Version, cfg.Now, cfg.NATS.CA, cfg.Policies = a.version, a.now, a.opts.ca, a.edition.Policies
-	cfg.Note = func(line string) { a.notef("%s", line) }
+	cfg.Version, cfg.Now, cfg.NATS.CA, cfg.Policies = sv.version, sv.now, sv.opts.ca, sv.edition.Policies
+	cfg.Note = func(line string) { sv.notef("%s", line) }
 	s, err := server.Open(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -230,7 +230,7 @@ func limitAverages(workers []server.WorkerConfig, rate string) error {
 }
 
 // greetUp prints the server's addresses and a next command.
-func (a *app) greetUp(cfg server.Config, s *server.Server) {
+func (sv *serverCommands) greetUp(cfg server.Config, s *server.Server) {
 	var parts []string
 	for _, w := range cfg.Workers {
 		parts = append(parts, fmt.Sprintf("%s (%s)", w.Name, countDevices(w.Devices)))
@@ -239,7 +239,7 @@ func (a *app) greetUp(cfg server.Config, s *server.Server) {
 	if len(parts) > 0 {
 		with = "worker " + strings.Join(parts, ", ")
 	}
-	a.printf("outbid %s is up at %s with %s\n", a.version, s.URL(), with)
-	a.printf("data is in %s, the dashboard at %s\n", cfg.Data, pageURL(s.URL(), ""))
-	a.printf("next: outbid init && outbid run sweep.yaml\n")
+	sv.printf("outbid %s is up at %s with %s\n", sv.version, s.URL(), with)
+	sv.printf("data is in %s, the dashboard at %s\n", cfg.Data, pageURL(s.URL(), ""))
+	sv.printf("next: outbid init && outbid run sweep.yaml\n")
 }

@@ -18,7 +18,7 @@ func TestUpLetsTrialsGrowSoon(t *testing.T) {
 	} {
 		o := serverFlags{policyOptions: tc.given}
 		o.Policy = tc.policy
-		if err := o.parse(newTestApp(nil, nil).upCommand().Flags()); err != nil {
+		if err := o.parse((&serverCommands{process: newTestApp(nil, nil).process}).upCommand().Flags()); err != nil {
 			t.Fatal(err)
 		}
 		o.setGrowDefault()

@@ -225,7 +225,7 @@ func TestStandbyTakesOver(t *testing.T) {
 
 	impatient := newTestApp(nil, nil)
 	impatient.opts.logLevel, impatient.opts.logFormat = "info", "auto"
-	err = impatient.runServer(t.Context(), server.Config{
+	err = (&serverCommands{process: impatient.process, edition: impatient.edition}).runServer(t.Context(), server.Config{
 		Data: t.TempDir(), API: "127.0.0.1:0", Name: "b", LeadWait: 10 * time.Millisecond,
 		NATS: server.NATSConfig{URL: ns.URL(), Keys: keys.Dir()},
 	}, func(server.Config, *server.Server) {})

@@ -17,7 +17,10 @@ import (
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+// workerCommands start workers and let them join and leave a cluster.
+type workerCommands struct{ *process }
+
+func (wk *workerCommands) workerCommand() *cobra.Command {
 	var cfg server.LoneWorkerConfig
 	var rate string
 	cmd := &cobra.Command{
@@ -49,7 +52,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if a.opts.tokenFile != "" {
+			if wk.opts.tokenFile != "" {
 				return errJoinTokenGone("worker")
 			}
 			otherwise := int64(0)
@@ -60,8 +63,8 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 			if cfg.Worker.AverageRate, err = averageRate(rate, otherwise); err != nil {
 				return err
 			}
-			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return a.runWorker(ctx, cfg)
+			return wk.untilDone(cmd.Context(), func(ctx context.Context) error {
+				return wk.runWorker(ctx, cfg)
 			})
 		},
 	}
@@ -72,7 +75,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to access directly, without the server: a directory that all "+
 		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
 	_ = cmd.MarkFlagDirname("credentials")
-	cmd.AddCommand(a.workerTokenCommand(), a.workerJoinCommand(), a.workerRemoveCommand())
+	cmd.AddCommand(wk.workerTokenCommand(), wk.workerJoinCommand(), wk.workerRemoveCommand())
 	return cmd
 }
 
@@ -94,8 +97,8 @@ func workerFlags(cmd *cobra.Command, o *server.WorkerConfig, nats *server.NATSCo
 
 // findNATS fills in missing settings from the server of ./.outbid or ~/.outbid, which must be running if nothing was
 // given.
-func (a *app) findNATS(o *server.NATSConfig) error {
-	dir := a.dataDir()
+func (wk *workerCommands) findNATS(o *server.NATSConfig) error {
+	dir := wk.dataDir()
 	if dir == "" {
 		if o.URL == "" {
 			o.URL = bus.DefaultURL
@@ -117,14 +120,14 @@ func (a *app) findNATS(o *server.NATSConfig) error {
 }
 
 // runWorker connects to NATS and runs one worker.
-func (a *app) runWorker(ctx context.Context, cfg server.LoneWorkerConfig) (err error) {
+func (wk *workerCommands) runWorker(ctx context.Context, cfg server.LoneWorkerConfig) (err error) {
 	tuneGC()
-	if cfg.Logger, err = a.logger(); err != nil {
+	if cfg.Logger, err = wk.logger(); err != nil {
 		return err
 	}
-	cfg.Version, cfg.NATS.CA = a.version, a.opts.ca
+	cfg.Version, cfg.NATS.CA = wk.version, wk.opts.ca
 	if cfg.Credentials == "" {
-		if err := a.findNATS(&cfg.NATS); err != nil {
+		if err := wk.findNATS(&cfg.NATS); err != nil {
 			return err
 		}
 	}
