@@ -13,7 +13,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) auctionCommand() *cobra.Command {
+// roundCommands explain the decisions of policies: rounds, auctions and prices.
+type roundCommands struct{ *client }
+
+func (rd *roundCommands) auctionCommand() *cobra.Command {
 	var out format
 	var list bool
 	var sweep string
@@ -53,22 +56,22 @@ from the ledger.`,
 			case sweep != "" && !list:
 				return badInput("--sweep goes with --list")
 			}
-			c, err := a.connect()
+			c, err := rd.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
 			if list {
-				return a.listRounds(cmd, c, out, number, sweep, limit)
+				return rd.listRounds(cmd, c, out, number, sweep, limit)
 			}
 			got, err := c.GetRound(cmd.Context(), &outbidv1.GetRoundRequest{Round: number})
 			if err != nil {
 				return err
 			}
 			if out != formatTable {
-				return a.printObject(out, viewRound(got.GetRound()))
+				return rd.printObject(out, viewRound(got.GetRound()))
 			}
-			a.showRound(got.GetRound())
+			rd.showRound(got.GetRound())
 			return nil
 		},
 	}
@@ -79,7 +82,7 @@ from the ledger.`,
 	return cmd
 }
 
-func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before uint64, sweep string, limit int) error {
+func (rd *roundCommands) listRounds(cmd *cobra.Command, c *connection, out format, before uint64, sweep string, limit int) error {
 	if sweep != "" {
 		s, err := c.find(cmd.Context(), sweep)
 		if err != nil {
@@ -91,18 +94,18 @@ func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before u
 	if err != nil {
 		return err
 	}
-	l := newLister(a.stdout, out, []string{"ROUND", "TIME", "POLICY", "GRANTED", "RENEWED", "TAKEN", "REASON"},
+	l := newLister(rd.stdout, out, []string{"ROUND", "TIME", "POLICY", "GRANTED", "RENEWED", "TAKEN", "REASON"},
 		func(v roundView) []string {
 			count := map[string]int{}
 			for _, d := range v.Decisions {
 				count[d.Kind]++
 			}
 			return []string{
-				strconv.FormatUint(v.Round, 10), a.when(v.Time), v.Policy, strconv.Itoa(count["grant"]),
+				strconv.FormatUint(v.Round, 10), rd.when(v.Time), v.Policy, strconv.Itoa(count["grant"]),
 				strconv.Itoa(count["renew"]), strconv.Itoa(count["revoke"]), clean(v.Reason),
 			}
 		})
-	l.table.width, l.table.fold, l.table.spare = a.columns(), true, []string{"POLICY", "TAKEN", "RENEWED", "GRANTED"}
+	l.table.width, l.table.fold, l.table.spare = rd.columns(), true, []string{"POLICY", "TAKEN", "RENEWED", "GRANTED"}
 	for _, r := range got.GetRounds() {
 		if err := l.add(viewRound(r)); err != nil {
 			return err
@@ -112,31 +115,31 @@ func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before u
 }
 
 // showRound explains a round as text.
-func (a *app) showRound(r *outbidv1.Round) {
+func (rd *roundCommands) showRound(r *outbidv1.Round) {
 	v := viewRound(r)
-	a.printText("round %d of policy %s at %s: %s", v.Round, v.Policy, a.when(v.Time), clean(v.Reason))
+	rd.printText("round %d of policy %s at %s: %s", v.Round, v.Policy, rd.when(v.Time), clean(v.Reason))
 	if v.Auction != nil {
-		a.showAuction(v.Auction)
+		rd.showAuction(v.Auction)
 	}
 	if len(v.Decisions) == 0 {
-		a.printf("\nnothing was given or taken\n")
+		rd.printf("\nnothing was given or taken\n")
 		return
 	}
 	t := table{
-		header: []string{"DID", "TRIAL", "DEVICES", "UNTIL", "REASON"}, width: a.columns(), fold: true, spare: []string{"UNTIL"},
+		header: []string{"DID", "TRIAL", "DEVICES", "UNTIL", "REASON"}, width: rd.columns(), fold: true, spare: []string{"UNTIL"},
 	}
 	for _, d := range v.Decisions {
 		trial := "another tenant's"
 		if d.Sweep != "" {
 			trial = d.Sweep + "/" + strconv.Itoa(int(d.Trial))
 		}
-		t.rows = append(t.rows, []string{d.Kind, trial, orDash(strings.Join(d.Devices, ", ")), orDash(a.when(d.TermEnd)), clean(d.Reason)})
+		t.rows = append(t.rows, []string{d.Kind, trial, orDash(strings.Join(d.Devices, ", ")), orDash(rd.when(d.TermEnd)), clean(d.Reason)})
 	}
-	a.printf("\n")
-	t.write(a.stdout)
+	rd.printf("\n")
+	t.write(rd.stdout)
 }
 
-func (a *app) showAuction(v *auctionView) {
+func (rd *roundCommands) showAuction(v *auctionView) {
 	proof := fmt.Sprintf("within %.2g %% of the best", 100*v.Gap)
 	if v.Exact {
 		proof = "proven to be the best"
@@ -151,12 +154,12 @@ func (a *app) showAuction(v *auctionView) {
 	if v.Rule != "" {
 		who += ": " + clean(v.Rule)
 	}
-	a.printText("on offer: %s", orDash(strings.Join(v.Offered, ", ")))
-	a.printText("asked: %s", who)
-	a.printText("the winner is %s", proof)
+	rd.printText("on offer: %s", orDash(strings.Join(v.Offered, ", ")))
+	rd.printText("asked: %s", who)
+	rd.printText("the winner is %s", proof)
 	t := table{
 		header: []string{"SWEEP", "RHO", "BID", "FAIR SHARE", "KEEPS", "WON", "LEFTOVER", "RHO AFTER", "NOTE"},
-		width:  a.columns(), fold: true, spare: []string{"LEFTOVER", "KEEPS", "FAIR SHARE", "BID"},
+		width:  rd.columns(), fold: true, spare: []string{"LEFTOVER", "KEEPS", "FAIR SHARE", "BID"},
 	}
 	for _, b := range v.Bidders {
 		bids, fair, keeps := "-", "-", "-"
@@ -175,9 +178,9 @@ func (a *app) showAuction(v *auctionView) {
 			orDash(strings.Join(b.Leftover, ", ")), formatRho(float64(b.RhoAfter)), clean(cmp.Or(b.Refused, b.Why)),
 		})
 	}
-	t.write(a.stdout)
+	t.write(rd.stdout)
 	if more := v.Sweeps - len(v.Bidders); more > 0 {
-		a.printf("and %d more sweeps that were not asked\n", more)
+		rd.printf("and %d more sweeps that were not asked\n", more)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
-func (a *app) averageCommand() *cobra.Command {
+func (rs *resultCommands) averageCommand() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "average FILE[=WEIGHT]... --to FILE",
@@ -47,14 +47,14 @@ different initial weights is useless. Test the result.`,
 			if to == "" {
 				return badInput("--to is missing: name the file for the average")
 			}
-			return a.average(cmd.Context(), args, to)
+			return rs.average(cmd.Context(), args, to)
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "write the average to this `FILE`")
 	return cmd
 }
 
-func (a *app) average(ctx context.Context, args []string, to string) error {
+func (rs *resultCommands) average(ctx context.Context, args []string, to string) error {
 	var sources []checkpoint.Source
 	defer func() { closeSources(sources) }()
 	weights := make(map[string]float64)
@@ -77,7 +77,7 @@ func (a *app) average(ctx context.Context, args []string, to string) error {
 	if err := writeAverage(ctx, mean, to); err != nil {
 		return err
 	}
-	a.notef("wrote %s: the average of %d checkpoints, %s", to, len(sources), formatBytes(mean.Size()))
+	rs.notef("wrote %s: the average of %d checkpoints, %s", to, len(sources), formatBytes(mean.Size()))
 	return nil
 }
 

@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) bestCommand() *cobra.Command {
+func (q *queryCommands) bestCommand() *cobra.Command {
 	var out format
 	var n int
 	var checkpoint string
@@ -31,13 +31,13 @@ the best one to a file if --checkpoint is given: that of its best report, or els
   outbid best digits-1 --checkpoint best.safetensors
   outbid best digits-1 -o json | jq '.[0].config'`,
 		Args:              exactArgs("SWEEP"),
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: q.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 {
 				return badInput("-n %d: want a number from 1", n)
 			}
-			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
-				return a.best(cmd.Context(), c, sweep, n, out, checkpoint)
+			return q.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				return q.best(cmd.Context(), c, sweep, n, out, checkpoint)
 			})
 		},
 	}
@@ -47,7 +47,7 @@ the best one to a file if --checkpoint is given: that of its best report, or els
 	return cmd
 }
 
-func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n int, out format, file string) error {
+func (q *queryCommands) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n int, out format, file string) error {
 	var trials []*outbidv1.Trial
 	for t, err := range c.trials(ctx, sweep.GetId(), "best", n) {
 		if err != nil {
@@ -63,20 +63,20 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 	}
 	if file != "" {
 		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trials[0].GetNumber(), Best: true}
-		got, err := a.fetchCheckpoint(ctx, c, want, file)
+		got, err := q.fetchCheckpoint(ctx, c, want, file)
 		if err != nil {
 			return err
 		}
 		if best := trials[0]; got.GetStep() != best.GetBestStep() {
-			a.notef("its best report, %s, is from step %s, which does not have a checkpoint", formatMetric(best.GetBest()),
+			q.notef("its best report, %s, is from step %s, which does not have a checkpoint", formatMetric(best.GetBest()),
 				formatCount(best.GetBestStep()))
 		}
 	}
 	if out == formatTable && n == 1 {
-		a.showTrial(sweep, trials[0])
+		q.showTrial(sweep, trials[0])
 		return nil
 	}
-	l := trialLister(a.console, out, sweep)
+	l := trialLister(q.console, out, sweep)
 	for _, t := range trials {
 		if err := l.add(viewTrial(t)); err != nil {
 			return err
@@ -86,13 +86,13 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 }
 
 // fetchCheckpoint downloads a checkpoint and prints a line about it.
-func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1.GetCheckpointRequest, file string,
+func (q *queryCommands) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1.GetCheckpointRequest, file string,
 ) (*outbidv1.Checkpoint, error) {
 	about, err := c.download(ctx, want, file)
 	if err != nil {
 		return nil, err
 	}
-	a.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
+	q.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
 		formatCount(about.GetStep()), formatBytes(about.GetBytes()))
 	return about, nil
 }

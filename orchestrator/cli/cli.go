@@ -106,13 +106,18 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 			root.AddCommand(c)
 		}
 	}
-	cluster := &clusterCommands{client: a.client, version: a.version}
+	sweeps := &sweepCommands{client: a.client, interrupts: a.interrupts}
+	queries := &queryCommands{a.client}
+	results := &resultCommands{a.client}
+	rounds := &roundCommands{a.client}
 	servers := &serverCommands{process: a.process, edition: a.edition}
-	add(groupEveryday, a.initCommand(), servers.upCommand(), a.previewCommand(), a.runCommand(), a.lsCommand(), a.watchCommand(),
-		a.showCommand(), a.bestCommand(), a.logsCommand(), a.stopCommand(), a.uiCommand())
-	add(groupSweeps, a.submitCommand(), a.pauseCommand(), a.resumeCommand(), a.extendCommand(), a.deleteCommand())
-	add(groupResults, a.averageCommand(), a.soupCommand(), a.exportCommand(), a.auctionCommand(), a.pricesCommand())
-	add(groupServer, servers.serveCommand(), (&workerCommands{a.process}).workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
+	workers := &workerCommands{a.process}
+	cluster := &clusterCommands{client: a.client, version: a.version}
+	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
+		sweeps.watchCommand(), queries.showCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), a.uiCommand())
+	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
+	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
+	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
 		a.tokenCommand(), a.tlsCommand(), a.natsCommand(), a.tenantCommand(), a.secretCommand())
 	add(groupSimulation, a.simCommand(), a.replayCommand())
 	if a.edition.Commands != nil {

@@ -12,8 +12,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) pauseCommand() *cobra.Command {
-	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, "pause",
+func (sw *sweepCommands) pauseCommand() *cobra.Command {
+	cmd := sw.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, "pause",
 		outbidv1.SweepState_SWEEP_STATE_RUNNING)
 	cmd.Short = "Save a sweep's trials and free their devices"
 	cmd.Long = `Pause makes every running trial save a checkpoint and release its devices. 'outbid resume' continues from there.
@@ -22,8 +22,8 @@ The time paused counts towards the sweep's wall_time.`
 	return cmd
 }
 
-func (a *app) resumeCommand() *cobra.Command {
-	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, "resume",
+func (sw *sweepCommands) resumeCommand() *cobra.Command {
+	cmd := sw.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, "resume",
 		outbidv1.SweepState_SWEEP_STATE_PAUSED, outbidv1.SweepState_SWEEP_STATE_STOPPED)
 	cmd.Short = "Continue a sweep that was paused or stopped"
 	cmd.Long = `Resume continues a sweep that was paused or stopped, with the trials that were stopped with it, from their checkpoints.
@@ -32,8 +32,8 @@ Use 'outbid extend' for a sweep that is done or has reached a limit.`
 	return cmd
 }
 
-func (a *app) stopCommand() *cobra.Command {
-	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "stop",
+func (sw *sweepCommands) stopCommand() *cobra.Command {
+	cmd := sw.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "stop",
 		outbidv1.SweepState_SWEEP_STATE_RUNNING, outbidv1.SweepState_SWEEP_STATE_PAUSED)
 	cmd.Short = "End a sweep"
 	cmd.Long = `Stop makes every running trial save a checkpoint, and ends it. Reports are kept, and so are the checkpoints that
@@ -44,19 +44,19 @@ continue from those.`
 }
 
 // controlCommand returns a command that sends a SweepCommand. The shell completes sweeps in the given states.
-func (a *app) controlCommand(command outbidv1.SweepCommand, name string, states ...outbidv1.SweepState) *cobra.Command {
+func (sw *sweepCommands) controlCommand(command outbidv1.SweepCommand, name string, states ...outbidv1.SweepState) *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:               name + " SWEEP",
 		Args:              exactArgs("SWEEP"),
-		ValidArgsFunction: a.completeSweeps(states...),
+		ValidArgsFunction: sw.completeSweeps(states...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+			return sw.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
 				got, err := c.ControlSweep(cmd.Context(), &outbidv1.ControlSweepRequest{Sweep: sweep.GetId(), Command: command})
 				if err != nil {
 					return err
 				}
-				return a.printSweepState(out, got.GetSweep())
+				return sw.printSweepState(out, got.GetSweep())
 			})
 		},
 	}
@@ -65,11 +65,11 @@ func (a *app) controlCommand(command outbidv1.SweepCommand, name string, states 
 }
 
 // printSweepState prints a sweep's state after a command.
-func (a *app) printSweepState(out format, s *outbidv1.Sweep) error {
+func (sw *sweepCommands) printSweepState(out format, s *outbidv1.Sweep) error {
 	if out != formatTable {
-		return a.printObject(out, viewSweep(s, a.now()))
+		return sw.printObject(out, viewSweep(s, sw.now()))
 	}
-	a.printf("%s is %s\n", s.GetId(), withReason(sweepState(s.GetState()), s.GetReason()))
+	sw.printf("%s is %s\n", s.GetId(), withReason(sweepState(s.GetState()), s.GetReason()))
 	return nil
 }
 
@@ -82,7 +82,7 @@ type extension struct {
 	preview, yes        bool
 }
 
-func (a *app) extendCommand() *cobra.Command {
+func (sw *sweepCommands) extendCommand() *cobra.Command {
 	var out format
 	var e extension
 	cmd := &cobra.Command{
@@ -100,22 +100,22 @@ requires --yes.`,
   outbid extend digits-1 --max-steps 81
   outbid extend digits-1 --space wider.yaml --wall-time 2h`,
 		Args:              exactArgs("SWEEP"),
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: sw.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := a.extendRequest(cmd, e)
+			req, err := sw.extendRequest(cmd, e)
 			if err != nil {
 				return err
 			}
-			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+			return sw.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
 				req.Sweep = sweep.GetId()
-				if goOn, err := a.agreeToExtend(cmd.Context(), c, req, e); err != nil || !goOn {
+				if goOn, err := sw.agreeToExtend(cmd.Context(), c, req, e); err != nil || !goOn {
 					return err
 				}
 				got, err := c.ExtendSweep(cmd.Context(), req)
 				if err != nil {
 					return err
 				}
-				return a.printSweepState(out, got.GetSweep())
+				return sw.printSweepState(out, got.GetSweep())
 			})
 		},
 	}
@@ -138,7 +138,7 @@ requires --yes.`,
 const maxRetrainedShown = 10
 
 // agreeToExtend shows which trials would be retrained, and asks whether to continue.
-func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.ExtendSweepRequest, e extension) (bool, error) {
+func (sw *sweepCommands) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.ExtendSweepRequest, e extension) (bool, error) {
 	asked := proto.CloneOf(req)
 	asked.Preview = true
 	got, err := c.ExtendSweep(ctx, asked)
@@ -150,30 +150,30 @@ func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.Ex
 	for i, t := range again {
 		steps += t.GetStep() - t.GetFromStep()
 		if i < maxRetrainedShown {
-			a.notef("%s/%d is retrained from step %s, although it had reached %s: its later checkpoints were deleted when it ended", req.GetSweep(),
+			sw.notef("%s/%d is retrained from step %s, although it had reached %s: its later checkpoints were deleted when it ended", req.GetSweep(),
 				t.GetTrial(), formatCount(t.GetFromStep()), formatCount(t.GetStep()))
 		}
 	}
 	switch {
 	case len(again) > 0:
-		a.notef("%d trials repeat %s steps", len(again), formatCount(steps))
+		sw.notef("%d trials repeat %s steps", len(again), formatCount(steps))
 	case e.preview:
-		a.notef("no trial repeats any steps")
+		sw.notef("no trial repeats any steps")
 	}
 	if e.preview || e.yes || len(again) == 0 {
 		return !e.preview, nil
 	}
-	if !a.term.in || !a.term.err {
+	if !sw.term.in || !sw.term.err {
 		return false, badInput("%s was not extended because standard input is not a terminal: give --yes to extend it without a question", req.GetSweep())
 	}
-	_, _ = io.WriteString(a.stderr, "Extend it? [y = yes, N = no] ")
+	_, _ = io.WriteString(sw.stderr, "Extend it? [y = yes, N = no] ")
 	select {
-	case answer := <-a.readLine():
+	case answer := <-sw.readLine():
 		answer = strings.ToLower(strings.TrimSpace(answer))
 		if answer == "y" || answer == "yes" {
 			return true, nil
 		}
-		a.notef("%s was not extended", req.GetSweep())
+		sw.notef("%s was not extended", req.GetSweep())
 		return false, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -181,7 +181,7 @@ func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.Ex
 }
 
 // extendRequest builds the request from the flags that were given.
-func (a *app) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSweepRequest, error) {
+func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSweepRequest, error) {
 	given := cmd.Flags().Changed
 	req := &outbidv1.ExtendSweepRequest{}
 	limits := &outbidv1.Limits{Concurrency: e.concurrency, Steps: e.steps, WallTime: e.wallTime}
@@ -224,7 +224,7 @@ func (a *app) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSw
 	if e.space == "" {
 		return req, nil
 	}
-	data, err := a.readFile(e.space)
+	data, err := sw.readFile(e.space)
 	if err != nil {
 		return nil, err
 	}

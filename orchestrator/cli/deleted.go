@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) deleteCommand() *cobra.Command {
+func (sw *sweepCommands) deleteCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "delete SWEEP",
@@ -21,14 +21,14 @@ With --force a sweep that has not ended is stopped first.`,
 		Example: `  outbid delete digits-2
   outbid delete digits-2 --force`,
 		Args: exactArgs("SWEEP"),
-		ValidArgsFunction: a.completeSweeps(outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
+		ValidArgsFunction: sw.completeSweeps(outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
 			outbidv1.SweepState_SWEEP_STATE_FAILED),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := sweepOnly(args[0])
 			if err != nil {
 				return err
 			}
-			c, err := a.connect()
+			c, err := sw.connect()
 			if err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ With --force a sweep that has not ended is stopped first.`,
 			if err != nil {
 				return c.nameInFull(cmd.Context(), r.sweep, err)
 			}
-			a.printf("%s was deleted by %s at %s\n", r.sweep, got.GetActor(), got.GetDeleted().AsTime().In(a.now().Location()).
+			sw.printf("%s was deleted by %s at %s\n", r.sweep, got.GetActor(), got.GetDeleted().AsTime().In(sw.now().Location()).
 				Format(time.DateTime))
 			return nil
 		},

@@ -26,7 +26,10 @@ type exported struct {
 	nats server.NATSConfig
 }
 
-func (a *app) exportCommand() *cobra.Command {
+// resultCommands make files of results: tables of trials, averages of checkpoints, and soups.
+type resultCommands struct{ *client }
+
+func (rs *resultCommands) exportCommand() *cobra.Command {
 	var e exported
 	cmd := &cobra.Command{
 		Use:   "export [SWEEP]",
@@ -53,10 +56,10 @@ each batch, which "outbid replay" reads, with the hashes that chain the batches,
 			}
 			return exactArgs("SWEEP")(cmd, args)
 		},
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: rs.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if e.ledger != "" {
-				return a.exportLedger(cmd.Context(), e)
+				return rs.exportLedger(cmd.Context(), e)
 			}
 			if e.kind != "" && e.kind != "csv" && e.kind != "parquet" {
 				return badInput("--format %q: want csv or parquet", e.kind)
@@ -67,8 +70,8 @@ each batch, which "outbid replay" reads, with the hashes that chain the batches,
 			if e.trials == "-" && e.reports == "-" {
 				return badInput("--trials and --reports cannot both be written to standard output")
 			}
-			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
-				return a.export(cmd.Context(), c, sweep, e)
+			return rs.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				return rs.export(cmd.Context(), c, sweep, e)
 			})
 		},
 	}
@@ -86,14 +89,14 @@ each batch, which "outbid replay" reads, with the hashes that chain the batches,
 }
 
 // exportLedger writes a server's whole ledger.
-func (a *app) exportLedger(ctx context.Context, e exported) error {
+func (rs *resultCommands) exportLedger(ctx context.Context, e exported) error {
 	if e.trials != "" || e.reports != "" || e.kind != "" {
 		return badInput("--ledger cannot be combined with --trials, --reports and --format, which are for one sweep")
 	}
-	open := func() (ledger.Ledger, func() error, error) { return a.openLedger(ctx, e.data) }
+	open := func() (ledger.Ledger, func() error, error) { return rs.openLedger(ctx, e.data) }
 	if e.nats.URL != "" {
 		open = func() (ledger.Ledger, func() error, error) {
-			return a.openLedgerOf(ctx, server.LedgerConfig{Data: e.data, NATS: e.nats})
+			return rs.openLedgerOf(ctx, server.LedgerConfig{Data: e.data, NATS: e.nats})
 		}
 	}
 	l, done, err := open()
@@ -107,12 +110,12 @@ func (a *app) exportLedger(ctx context.Context, e exported) error {
 		return errors.Join(err, buffered.Flush())
 	}
 	if e.ledger == "-" {
-		return errors.Join(write(a.stdout), done())
+		return errors.Join(write(rs.stdout), done())
 	}
 	if err := errors.Join(writeWhole(e.ledger, write), done()); err != nil {
 		return err
 	}
-	a.notef("wrote %s: %s batches", e.ledger, formatCount(int64(batches)))
+	rs.notef("wrote %s: %s batches", e.ledger, formatCount(int64(batches)))
 	return nil
 }
 
@@ -129,7 +132,7 @@ func (e exported) checkNames() error {
 	return nil
 }
 
-func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, e exported) error {
+func (rs *resultCommands) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, e exported) error {
 	if e.trials == "" && e.reports == "" {
 		end := ".csv"
 		if e.kind == "parquet" {
@@ -141,7 +144,7 @@ func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, 
 		file, what string
 		write      func(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string) (int, error)
 	}{
-		{e.trials, "trials", a.exportTrials}, {e.reports, "reports", a.exportReports},
+		{e.trials, "trials", rs.exportTrials}, {e.reports, "reports", rs.exportReports},
 	} {
 		if part.file == "" {
 			continue
@@ -154,7 +157,7 @@ func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, 
 			}
 		}
 		if part.file == "-" {
-			if _, err := part.write(ctx, c, sweep, a.stdout, kind); err != nil {
+			if _, err := part.write(ctx, c, sweep, rs.stdout, kind); err != nil {
 				return err
 			}
 			continue
@@ -167,14 +170,14 @@ func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, 
 		if err != nil {
 			return err
 		}
-		a.notef("wrote %s: %s %s", part.file, formatCount(int64(rows)), part.what)
+		rs.notef("wrote %s: %s %s", part.file, formatCount(int64(rows)), part.what)
 	}
 	return nil
 }
 
 // exportTrials reads the trials twice: once for the metrics' names, which become columns, and once for the rows. So it
 // keeps only names in memory.
-func (a *app) exportTrials(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
+func (rs *resultCommands) exportTrials(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
 ) (int, error) {
 	names := map[string]bool{}
 	for t, err := range c.trials(ctx, sweep.GetId(), "number", 0) {
@@ -278,7 +281,7 @@ func timeCell(ts *timestamppb.Timestamp) cell {
 
 // exportReports reads the reports twice, like exportTrials. Reports are only appended, so the second pass stops where
 // the first ended: the file contains the reports at the start of the export.
-func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
+func (rs *resultCommands) exportReports(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
 ) (int, error) {
 	names, count := map[string]bool{}, 0
 	err := c.reports(ctx, sweep.GetId(), func(r *outbidv1.TrialReport) bool {

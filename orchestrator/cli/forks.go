@@ -96,7 +96,7 @@ func wherePlaces(places []placeView) string {
 }
 
 // showForkRound lists the forks of the current fork slot of a trial.
-func (a *app) showForkRound(v trialView) {
+func (q *queryCommands) showForkRound(v trialView) {
 	r := v.Round
 	if r == nil {
 		return
@@ -109,11 +109,11 @@ func (a *app) showForkRound(v trialView) {
 			head += fmt.Sprintf(", try %d", r.Attempt)
 		}
 	case r.Ends != nil:
-		head += ", until " + a.when(r.Ends) + " at the latest"
+		head += ", until " + q.when(r.Ends) + " at the latest"
 	}
-	a.printf("\n%s\n", head)
+	q.printf("\n%s\n", head)
 	t := table{
-		indent: "  ", header: []string{"FORK", "STATE", "STEPS", "SAVED", "STEPS/S", "FORECAST", "WHERE"}, width: a.columns(),
+		indent: "  ", header: []string{"FORK", "STATE", "STEPS", "SAVED", "STEPS/S", "FORECAST", "WHERE"}, width: q.columns(),
 		spare: []string{"SAVED", "FORECAST"},
 	}
 	for i, f := range r.Forks {
@@ -121,11 +121,11 @@ func (a *app) showForkRound(v trialView) {
 			fmt.Sprint(i), f.State, f.ofShare(), formatCount(f.Counted), formatRate(f.Rate), f.forecast(), wherePlaces(f.Places),
 		})
 	}
-	t.write(a.stdout)
+	t.write(q.stdout)
 }
 
 // showMerges lists the newest fork slots of a trial that have ended, newest first.
-func (a *app) showMerges(v trialView) {
+func (q *queryCommands) showMerges(v trialView) {
 	if len(v.Merges) == 0 {
 		return
 	}
@@ -133,19 +133,19 @@ func (a *app) showMerges(v trialView) {
 	if int(v.Rounds) > len(v.Merges) {
 		head += fmt.Sprintf(", the newest %d of %s", len(v.Merges), formatCount(int64(v.Rounds)))
 	}
-	a.printf("\n%s\n", head)
+	q.printf("\n%s\n", head)
 	for i := len(v.Merges) - 1; i >= 0; i-- {
 		m := v.Merges[i]
-		a.printf("  %s  %s\n", a.when(m.Time), m.line())
+		q.printf("  %s  %s\n", q.when(m.Time), m.line())
 		t := table{
-			indent: "    ", header: []string{"FORK", "COUNTED", "STEPS/S", "FORECAST", "WHERE"}, width: a.columns(),
+			indent: "    ", header: []string{"FORK", "COUNTED", "STEPS/S", "FORECAST", "WHERE"}, width: q.columns(),
 			spare: []string{"FORECAST"},
 		}
 		for k, f := range m.Forks {
 			counted := formatCount(f.Counted) + "/" + formatCount(f.Share)
 			t.rows = append(t.rows, []string{fmt.Sprint(k), counted, formatRate(f.Rate), f.forecast(), wherePlaces(f.Places)})
 		}
-		t.write(a.stdout)
+		t.write(q.stdout)
 	}
 }
 

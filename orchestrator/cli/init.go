@@ -14,7 +14,7 @@ import (
 //go:embed example.yaml
 var exampleSweep []byte
 
-func (a *app) initCommand() *cobra.Command {
+func (sw *sweepCommands) initCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init [FILE.yaml]",
@@ -45,7 +45,7 @@ Comments explain every field.`,
 			if err := errors.Join(err, f.Close()); err != nil {
 				return err
 			}
-			a.printf("wrote %s\npreview it with 'outbid preview %s', start a server with 'outbid up', and run it with "+
+			sw.printf("wrote %s\npreview it with 'outbid preview %s', start a server with 'outbid up', and run it with "+
 				"'outbid run %s'\n", file, file, file)
 			return nil
 		},

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) lsCommand() *cobra.Command {
+func (q *queryCommands) lsCommand() *cobra.Command {
 	var out format
 	var tenant, state, order string
 	var limit int
@@ -30,20 +30,20 @@ SWEEP is an id such as digits-1, or a name such as digits, which means its newes
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: q.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return badInput("--limit %d: want a number from 1, or 0 for all", limit)
 			}
-			c, err := a.connect()
+			c, err := q.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
 			if len(args) == 1 {
-				return a.listTrials(cmd, c, args[0], out, trialFilter{state: state, order: order, limit: limit})
+				return q.listTrials(cmd, c, args[0], out, trialFilter{state: state, order: order, limit: limit})
 			}
-			return a.listSweeps(cmd, c, out, tenant, state, limit)
+			return q.listSweeps(cmd, c, out, tenant, state, limit)
 		},
 	}
 	outputFlag(cmd, &out)
@@ -56,11 +56,11 @@ SWEEP is an id such as digits-1, or a name such as digits, which means its newes
 	return cmd
 }
 
-func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, state string, limit int) error {
+func (q *queryCommands) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, state string, limit int) error {
 	if err := checkState(state, outbidv1.SweepState_name, sweepState); err != nil {
 		return err
 	}
-	l := newLister(a.stdout, out, []string{"SWEEP", "STATE", "TRIALS", "RUNNING", "STEPS", "METRIC", "BEST", "ELAPSED", "ADMISSION"},
+	l := newLister(q.stdout, out, []string{"SWEEP", "STATE", "TRIALS", "RUNNING", "STEPS", "METRIC", "BEST", "ELAPSED", "ADMISSION"},
 		func(v sweepView) []string {
 			best := "-"
 			if v.Best != nil {
@@ -75,7 +75,7 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 				v.Mode + " " + clean(v.Metric), best, formatDuration(float64(v.Seconds)), admissionWord(v.Admission),
 			}
 		})
-	l.table.width, l.table.spare = a.columns(), []string{"METRIC", "RUNNING", "STEPS", "ELAPSED"}
+	l.table.width, l.table.spare = q.columns(), []string{"METRIC", "RUNNING", "STEPS", "ELAPSED"}
 	answered := false
 	for s, err := range c.sweeps(cmd.Context(), tenant) {
 		if err != nil {
@@ -85,7 +85,7 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 			continue
 		}
 		answered = answered || s.GetAdmission() != nil
-		if err := l.add(viewSweep(s, a.now())); err != nil {
+		if err := l.add(viewSweep(s, q.now())); err != nil {
 			return err
 		}
 		if l.count == limit {
@@ -104,7 +104,7 @@ type trialFilter struct {
 	limit        int
 }
 
-func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out format, want trialFilter) error {
+func (q *queryCommands) listTrials(cmd *cobra.Command, c *connection, name string, out format, want trialFilter) error {
 	r, err := sweepOnly(name)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out for
 	if err != nil {
 		return err
 	}
-	l := trialLister(a.console, out, sweep)
+	l := trialLister(q.console, out, sweep)
 	limit := want.limit
 	if want.state != "" {
 		limit = 0 // counted below, after the filter

@@ -27,7 +27,7 @@ type logOptions struct {
 	follow, times, raw bool
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func (q *queryCommands) logsCommand() *cobra.Command {
 	var o logOptions
 	var tail int
 	cmd := &cobra.Command{
@@ -44,7 +44,7 @@ Pipes and files get the unchanged output.`,
   outbid logs digits/best --tail 20
   outbid logs digits-1 -o jsonl | jq -r 'select(.stream == "stderr").line'`,
 		Args:              exactArgs("SWEEP or SWEEP/TRIAL"),
-		ValidArgsFunction: a.completeTrials,
+		ValidArgsFunction: q.completeTrials,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tail < 0 {
 				return badInput("--tail %d: want a number from 1, or 0 for all", tail)
@@ -53,7 +53,7 @@ Pipes and files get the unchanged output.`,
 			if err != nil {
 				return err
 			}
-			c, err := a.connect()
+			c, err := q.connect()
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ Pipes and files get the unchanged output.`,
 			if err != nil {
 				return err
 			}
-			return a.printLogs(stream.Recv, req.Trial == nil, o)
+			return q.printLogs(stream.Recv, req.Trial == nil, o)
 		},
 	}
 	outputFlag(cmd, &o.out)
@@ -96,12 +96,12 @@ func (c *connection) fillLogs(cmd *cobra.Command, r ref, req *outbidv1.StreamLog
 }
 
 // printLogs prints lines until the stream ends. While following, it flushes each line.
-func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole bool, o logOptions) error {
-	w := bufio.NewWriterSize(a.stdout, 64<<10)
+func (q *queryCommands) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole bool, o logOptions) error {
+	w := bufio.NewWriterSize(q.stdout, 64<<10)
 	l := newLister[logView](w, o.out, nil, nil)
 	show := func(line string) string { return line }
 	count := 0
-	if a.term.out && !o.raw {
+	if q.term.out && !o.raw {
 		show = newPlainer().plain
 	}
 	for {
@@ -127,7 +127,7 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole
 			}
 		} else {
 			line.Line = show(line.GetLine())
-			a.writeLogLine(w, line, whole, o.times)
+			q.writeLogLine(w, line, whole, o.times)
 		}
 		if o.follow {
 			if err := w.Flush(); err != nil {
@@ -141,15 +141,15 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole
 		}
 	}
 	if count == 0 && o.out == formatTable {
-		a.notef("nothing was printed")
+		q.notef("nothing was printed")
 	}
 	return w.Flush()
 }
 
-func (a *app) writeLogLine(w io.Writer, line *outbidv1.StreamLogsResponse, whole, times bool) {
+func (q *queryCommands) writeLogLine(w io.Writer, line *outbidv1.StreamLogsResponse, whole, times bool) {
 	lead := ""
 	if times {
-		lead = line.GetTime().AsTime().In(a.now().Location()).Format("15:04:05.000") + " "
+		lead = line.GetTime().AsTime().In(q.now().Location()).Format("15:04:05.000") + " "
 	}
 	if whole {
 		lead += fmt.Sprintf("%4d | ", line.GetTrial())

@@ -32,7 +32,7 @@ func TestLogsOnATerminalAreWithoutControlSequences(t *testing.T) {
 			lines = nil
 			return &outbidv1.StreamLogsResponse{Line: line}, nil
 		}
-		if err := app.printLogs(next, false, logOptions{out: formatTable, raw: tc.raw}); err != nil || out.String() != tc.want {
+		if err := (&queryCommands{app.client}).printLogs(next, false, logOptions{out: formatTable, raw: tc.raw}); err != nil || out.String() != tc.want {
 			t.Errorf("%s: %q, %v; want %q", name, out.String(), err, tc.want)
 		}
 	}

@@ -31,7 +31,7 @@ type rungView struct {
 	Steps     int64 `json:"steps"`
 }
 
-func (a *app) previewCommand() *cobra.Command {
+func (sw *sweepCommands) previewCommand() *cobra.Command {
 	var out format
 	var stepSeconds float64
 	cmd := &cobra.Command{
@@ -50,19 +50,19 @@ The server computes the preview, because it knows the nodes. If none answers, th
 			if stepSeconds < 0 {
 				return badInput("--step-seconds %g: want more than 0", stepSeconds)
 			}
-			file, err := a.readSpec(args[0])
+			file, err := sw.readSpec(args[0])
 			if err != nil {
 				return err
 			}
-			got, local, err := a.preview(cmd.Context(), file, stepSeconds)
+			got, local, err := sw.preview(cmd.Context(), file, stepSeconds)
 			if err != nil {
 				return err
 			}
 			v := viewPreview(got, local, stepSeconds)
 			if out != formatTable {
-				return a.printObject(out, v)
+				return sw.printObject(out, v)
 			}
-			a.printPreview(file.spec, v, stepSeconds)
+			sw.printPreview(file.spec, v, stepSeconds)
 			return nil
 		},
 	}
@@ -72,16 +72,16 @@ The server computes the preview, because it knows the nodes. If none answers, th
 }
 
 // preview asks the server, or computes the preview locally if none answers.
-func (a *app) preview(ctx context.Context, file *specFile, stepSeconds float64) (
+func (sw *sweepCommands) preview(ctx context.Context, file *specFile, stepSeconds float64) (
 	got *outbidv1.PreviewSweepResponse, local bool, err error,
 ) {
-	c, err := a.connect()
+	c, err := sw.connect()
 	if err == nil {
 		defer c.close()
 		file.chooseTuner(ctx, c.target)
 		got, err = c.PreviewSweep(ctx, &outbidv1.PreviewSweepRequest{Spec: file.spec, StepSeconds: stepSeconds})
 	}
-	if !unreachableError(err) || a.opts.server != "" {
+	if !unreachableError(err) || sw.opts.server != "" {
 		return got, false, file.locate(err)
 	}
 	if got, err = api.Preview(file.spec, stepSeconds); err != nil {
@@ -118,7 +118,7 @@ func exampleJSON(s *structpb.Struct) json.RawMessage {
 	return configOf(&outbidv1.Trial{Config: s})
 }
 
-func (a *app) printPreview(spec *outbidv1.SweepSpec, v previewView, stepSeconds float64) {
+func (sw *sweepCommands) printPreview(spec *outbidv1.SweepSpec, v previewView, stepSeconds float64) {
 	trials, steps := "unbounded", "unbounded"
 	if v.Trials != nil {
 		trials = formatCount(int64(*v.Trials))
@@ -133,30 +133,30 @@ func (a *app) printPreview(spec *outbidv1.SweepSpec, v previewView, stepSeconds 
 		t.rows = append(t.rows, []string{"device time", fmt.Sprintf("%.3g hours at %g s a step", float64(*v.DeviceHours),
 			stepSeconds)})
 	}
-	t.write(a.stdout)
+	t.write(sw.stdout)
 	if len(v.Rungs) > 0 {
-		a.printf("\n")
+		sw.printf("\n")
 		rungs := table{header: []string{"BRACKET", "UNTIL STEP", "TRIALS", "STEPS"}}
 		for _, r := range v.Rungs {
 			rungs.rows = append(rungs.rows, []string{
 				strconv.Itoa(int(r.Bracket)), formatCount(r.UntilStep), formatCount(int64(r.Trials)), formatCount(r.Steps),
 			})
 		}
-		rungs.write(a.stdout)
+		rungs.write(sw.stdout)
 	}
 	for i, e := range v.Examples {
 		if i == 0 {
-			a.printf("\nconfigurations such as\n")
+			sw.printf("\nconfigurations such as\n")
 		}
-		a.printf("  %s\n", configLine(e))
+		sw.printf("  %s\n", configLine(e))
 	}
 	for i, w := range v.Warnings {
 		if i == 0 {
-			a.printf("\n")
+			sw.printf("\n")
 		}
-		a.printf("warning: %s\n", clean(w))
+		sw.printf("warning: %s\n", clean(w))
 	}
 	if v.Local {
-		a.notef("no server answers, so this was computed locally, without regard to the devices of a cluster")
+		sw.notef("no server answers, so this was computed locally, without regard to the devices of a cluster")
 	}
 }

@@ -15,7 +15,10 @@ const (
 	showNotes  = 8
 )
 
-func (a *app) showCommand() *cobra.Command {
+// queryCommands show sweeps, their trials and their logs.
+type queryCommands struct{ *client }
+
+func (q *queryCommands) showCommand() *cobra.Command {
 	var out format
 	var checkpoint string
 	var step int64
@@ -31,7 +34,7 @@ trial to a file: the newest, or that of --step.`,
   outbid show digits/best --checkpoint best.safetensors
   outbid show digits-1/17 -o json | jq .config`,
 		Args:              exactArgs("SWEEP or SWEEP/TRIAL"),
-		ValidArgsFunction: a.completeTrials,
+		ValidArgsFunction: q.completeTrials,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := parseRef(args[0])
 			if err != nil {
@@ -44,13 +47,13 @@ trial to a file: the newest, or that of --step.`,
 			if cmd.Flags().Changed("step") && checkpoint == "" {
 				return badInput("--step chooses a checkpoint: give --checkpoint FILE too")
 			}
-			c, err := a.connect()
+			c, err := q.connect()
 			if err != nil {
 				return err
 			}
 			defer c.close()
 			if whole {
-				return a.showSweep(cmd, c, r, out)
+				return q.showSweep(cmd, c, r, out)
 			}
 			trial, sweep, err := c.trial(cmd.Context(), r)
 			if err != nil {
@@ -61,16 +64,16 @@ trial to a file: the newest, or that of --step.`,
 				if cmd.Flags().Changed("step") {
 					want.Step = &step
 				}
-				if _, err := a.fetchCheckpoint(cmd.Context(), c, want, checkpoint); err != nil {
+				if _, err := q.fetchCheckpoint(cmd.Context(), c, want, checkpoint); err != nil {
 					return err
 				}
 			}
 			if out != formatTable {
-				return a.printObject(out, viewTrial(trial))
+				return q.printObject(out, viewTrial(trial))
 			}
-			a.showTrial(sweep, trial)
+			q.showTrial(sweep, trial)
 			if trial.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED {
-				a.showStderr(c.lastStderr(cmd.Context(), sweep.GetId(), trial.GetNumber()))
+				q.showStderr(c.lastStderr(cmd.Context(), sweep.GetId(), trial.GetNumber()))
 			}
 			return nil
 		},
@@ -81,16 +84,16 @@ trial to a file: the newest, or that of --step.`,
 	return cmd
 }
 
-func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) error {
+func (q *queryCommands) showSweep(cmd *cobra.Command, c *connection, r ref, out format) error {
 	s, err := c.find(cmd.Context(), r.sweep)
 	if err != nil {
 		return err
 	}
-	v := viewSweep(s, a.now())
+	v := viewSweep(s, q.now())
 	if out != formatTable {
-		return a.printObject(out, v)
+		return q.printObject(out, v)
 	}
-	t := table{width: a.columns(), fold: true}
+	t := table{width: q.columns(), fold: true}
 	add := func(name, value string) {
 		if value != "" {
 			t.rows = append(t.rows, []string{name, value})
@@ -101,8 +104,8 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	add("waiting", clean(v.Waiting))
 	add("tuner", fmt.Sprintf("%s, seed %d", v.Tuner, s.GetSpec().GetTuner().GetSeed()))
 	add("metric", v.Mode+" "+clean(v.Metric))
-	add("submitted", a.when(v.Submitted)+by(v.Actor))
-	add("ended", a.when(v.Ended))
+	add("submitted", q.when(v.Submitted)+by(v.Actor))
+	add("ended", q.when(v.Ended))
 	add("elapsed", formatDuration(float64(v.Seconds)))
 	add("trials", trialsLine(s))
 	add("steps", planned(v.Steps, v.PlannedSteps))
@@ -110,22 +113,22 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	if f := v.Fairness; f != nil && isShared(float64(f.MeanSweeps)) {
 		add("fairness", fairnessLine(f))
 		if last := f.Auction; last != nil && isRhoMeaningful(last.AloneSeconds) {
-			add("auction", fmt.Sprintf("rho %s at %s, after round %d", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
+			add("auction", fmt.Sprintf("rho %s at %s, after round %d", formatRho(float64(last.Rho)), q.when(last.Time), last.Round))
 		}
 	}
-	add("admission", a.admissionLine(s.GetAdmission()))
+	add("admission", q.admissionLine(s.GetAdmission()))
 	add("best", bestLine(s))
 	for _, soup := range v.Soups {
-		add("soup", a.soupLine(v.Metric, soup))
+		add("soup", q.soupLine(v.Metric, soup))
 	}
 	for _, k := range sortedKeys(v.Labels) {
 		add("label", clean(k+"="+v.Labels[k]))
 	}
-	t.write(a.stdout)
-	a.printSchedule(s.GetAdmission())
-	a.printNotes(s)
-	a.printf("\n")
-	l := trialLister(a.console, formatTable, s)
+	t.write(q.stdout)
+	q.printSchedule(s.GetAdmission())
+	q.printNotes(s)
+	q.printf("\n")
+	l := trialLister(q.console, formatTable, s)
 	for t, err := range c.trials(cmd.Context(), s.GetId(), "best", showTrials) {
 		if err != nil {
 			return err
@@ -138,7 +141,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 		return err
 	}
 	if rest := int(s.GetCounts().GetTotal()) - showTrials; rest > 0 {
-		a.printf("and %d more: outbid ls %s\n", rest, s.GetId())
+		q.printf("and %d more: outbid ls %s\n", rest, s.GetId())
 	}
 	return nil
 }
@@ -166,24 +169,24 @@ func sharing(mean float64) string {
 }
 
 // printNotes prints a sweep's newest notes.
-func (a *app) printNotes(s *outbidv1.Sweep) {
+func (q *queryCommands) printNotes(s *outbidv1.Sweep) {
 	notes := s.GetNotes()
 	older := max(0, len(notes)-showNotes)
 	for i, n := range notes[older:] {
 		if i == 0 {
-			a.printf("\nnotes\n")
+			q.printf("\nnotes\n")
 		}
 		if i == 0 && older > 0 {
-			a.printf("  %d older ones: outbid show %s -o json\n", older, s.GetId())
+			q.printf("  %d older ones: outbid show %s -o json\n", older, s.GetId())
 		}
-		t := table{indent: "  ", rows: [][]string{{a.when(viewTime(n.GetTime())), noteLine(n)}}, width: a.columns(), fold: true}
-		t.write(a.stdout)
+		t := table{indent: "  ", rows: [][]string{{q.when(viewTime(n.GetTime())), noteLine(n)}}, width: q.columns(), fold: true}
+		t.write(q.stdout)
 	}
 }
 
-func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
+func (q *queryCommands) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	v := viewTrial(tr)
-	t := table{width: a.columns(), fold: true}
+	t := table{width: q.columns(), fold: true}
 	add := func(name, value string) {
 		if value != "" {
 			t.rows = append(t.rows, []string{name, value})
@@ -214,30 +217,30 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	if v.StepsPerSecond > 0 {
 		add("speed", formatMetric(float64(v.StepsPerSecond))+" steps/s")
 	}
-	add("created", a.when(v.Created))
-	add("ended", a.when(v.Ended))
+	add("created", q.when(v.Created))
+	add("ended", q.when(v.Ended))
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
 	add("bracket", fmt.Sprint(v.Bracket))
 	add("resumes", fmt.Sprintf("%d, restarts %d", v.Resumes, v.Restarts))
 	if v.NodeLosses > 0 {
 		add("nodes lost", fmt.Sprintf("%d since its last progress", v.NodeLosses))
 	}
-	t.write(a.stdout)
+	t.write(q.stdout)
 	if v.Round == nil {
-		a.showLeases(v)
+		q.showLeases(v)
 	}
-	a.showForkRound(v)
-	a.showMerges(v)
-	a.printf("\nconfiguration\n")
+	q.showForkRound(v)
+	q.showMerges(v)
+	q.printf("\nconfiguration\n")
 	config := table{indent: "  "}
 	for _, c := range flatten(v.Config) {
 		config.rows = append(config.rows, []string{clean(c.path), clean(c.exact())})
 	}
-	config.write(a.stdout)
+	config.write(q.stdout)
 	if len(v.Checkpoints) == 0 {
 		return
 	}
-	a.printf("\ncheckpoints\n")
+	q.printf("\ncheckpoints\n")
 	cps := table{indent: "  ", header: []string{"STEP", "SIZE", "METRIC", "KEY"}}
 	for _, c := range v.Checkpoints {
 		metric := "-"
@@ -246,31 +249,31 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		}
 		cps.rows = append(cps.rows, []string{formatCount(c.Step), formatBytes(c.Bytes), metric, c.Key})
 	}
-	cps.write(a.stdout)
+	cps.write(q.stdout)
 }
 
 // showStderr prints the last lines that a trial wrote to stderr.
-func (a *app) showStderr(lines []string) {
+func (q *queryCommands) showStderr(lines []string) {
 	if len(lines) > 0 {
-		a.printf("\nlast on stderr\n  %s\n", strings.Join(lines, "\n  "))
+		q.printf("\nlast on stderr\n  %s\n", strings.Join(lines, "\n  "))
 	}
 }
 
 // showLeases lists a trial's leases, unless it has only one on one node.
-func (a *app) showLeases(v trialView) {
+func (q *queryCommands) showLeases(v trialView) {
 	if len(v.Leases) == 0 || len(v.Leases) == 1 && len(v.Leases[0].Places) < 2 {
 		return
 	}
-	a.printf("\nleases\n")
+	q.printf("\nleases\n")
 	t := table{indent: "  ", header: []string{"LEASE", "STATE", "STEP", "SINCE", "WHERE"}}
 	for _, l := range v.Leases {
 		where := wherePlaces(l.Places)
 		if l.Client != "" {
 			where = strings.TrimPrefix(where+", client "+clean(l.Client), ", ")
 		}
-		t.rows = append(t.rows, []string{fmt.Sprint(l.LeaseID), l.State, formatCount(l.Step), a.when(l.Since), where})
+		t.rows = append(t.rows, []string{fmt.Sprint(l.LeaseID), l.State, formatCount(l.Step), q.when(l.Since), where})
 	}
-	t.write(a.stdout)
+	t.write(q.stdout)
 }
 
 func withReason(state, reason string) string {

@@ -55,7 +55,7 @@ func (o *soupOptions) check() error {
 	return nil
 }
 
-func (a *app) soupCommand() *cobra.Command {
+func (rs *resultCommands) soupCommand() *cobra.Command {
 	var o soupOptions
 	cmd := &cobra.Command{
 		Use:   "soup SWEEP",
@@ -76,7 +76,7 @@ all with "checkpoints: all". They are deleted with the sweep.`,
   outbid soup digits --to soup.safetensors
   outbid soup digits -n 5 --uniform --local --to mean.safetensors`,
 		Args:              exactArgs("SWEEP"),
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: rs.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -85,7 +85,7 @@ all with "checkpoints: all". They are deleted with the sweep.`,
 			if err != nil {
 				return err
 			}
-			return a.soup(cmd.Context(), r, o)
+			return rs.soup(cmd.Context(), r, o)
 		},
 	}
 	outputFlag(cmd, &o.out)
@@ -107,8 +107,8 @@ type ingredient struct {
 	Note   string   `json:"note,omitempty"`
 }
 
-func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
-	c, err := a.connect()
+func (rs *resultCommands) soup(ctx context.Context, r ref, o soupOptions) error {
+	c, err := rs.connect()
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
 		return err
 	}
 	if !o.makes() {
-		return a.fetchSoup(ctx, c, sweep, o)
+		return rs.fetchSoup(ctx, c, sweep, o)
 	}
 	place := os.TempDir()
 	if o.to != "" {
@@ -129,24 +129,24 @@ func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
 		return badInput("cannot write in %s: %w", place, err)
 	}
 	defer remove()
-	made, err := a.makeSoup(ctx, c, sweep, o, dir)
+	made, err := rs.makeSoup(ctx, c, sweep, o, dir)
 	if err != nil {
 		return err
 	}
 	if o.to != "" {
-		a.notef("wrote %s: %s", o.to, made.line())
+		rs.notef("wrote %s: %s", o.to, made.line())
 	}
 	if !o.local {
 		kept, err := c.publishSoup(ctx, sweep.GetId(), made)
 		if err != nil {
 			return err
 		}
-		a.notef("%s stores it as soup %d: %s", sweep.GetId(), kept.GetNumber(), made.line())
+		rs.notef("%s stores it as soup %d: %s", sweep.GetId(), kept.GetNumber(), made.line())
 	}
 	if o.uniform {
 		return nil
 	}
-	return a.listIngredients(o.out, made.trials)
+	return rs.listIngredients(o.out, made.trials)
 }
 
 // madeSoup is a soup in a file, and its ingredients.
@@ -163,7 +163,7 @@ func (m *madeSoup) line() string {
 }
 
 // makeSoup writes the soup to the requested file, or to one in dir.
-func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions, dir string) (*madeSoup, error) {
+func (rs *resultCommands) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions, dir string) (*madeSoup, error) {
 	trials, sources, err := c.ingredients(ctx, sweep, o.trials, dir)
 	defer closeSources(sources)
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep
 			t.Kept = true
 		}
 	} else {
-		e := evaluation{console: a.console, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
+		e := evaluation{console: rs.console, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
 		if kept, made.metric, err = e.greedy(ctx, sweep, trials, sources); err != nil {
 			return nil, err
 		}
@@ -195,8 +195,8 @@ func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep
 	return made, writeAverage(ctx, mean, made.file)
 }
 
-func (a *app) listIngredients(out format, trials []*ingredient) error {
-	l := newLister(a.stdout, out, []string{"TRIAL", "METRIC", "SOUP WITH IT", "KEPT"}, func(i *ingredient) []string {
+func (rs *resultCommands) listIngredients(out format, trials []*ingredient) error {
+	l := newLister(rs.stdout, out, []string{"TRIAL", "METRIC", "SOUP WITH IT", "KEPT"}, func(i *ingredient) []string {
 		soup, kept := "-", "no"
 		if i.Soup != nil {
 			soup = formatMetric(*i.Soup)

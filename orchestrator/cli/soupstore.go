@@ -60,7 +60,7 @@ func (c *connection) publishSoup(ctx context.Context, sweep string, made *madeSo
 }
 
 // fetchSoup writes a soup of a sweep to a file, atomically and only if its hash matches the ledger.
-func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions) error {
+func (rs *resultCommands) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions) error {
 	stream, err := c.GetSoup(ctx, &outbidv1.GetSoupRequest{Sweep: sweep.GetId(), Number: o.get})
 	if err != nil {
 		return err
@@ -81,12 +81,12 @@ func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Swee
 	if err != nil {
 		return err
 	}
-	a.notef("wrote %s: soup %d of %s, %s", o.to, soup.GetNumber(), sweep.GetId(), formatBytes(soup.GetBytes()))
+	rs.notef("wrote %s: soup %d of %s, %s", o.to, soup.GetNumber(), sweep.GetId(), formatBytes(soup.GetBytes()))
 	var list []*ingredient
 	for _, p := range soup.GetParts() {
 		list = append(list, &ingredient{Trial: p.GetTrial(), Metric: p.GetMetric(), Soup: p.Soup, Kept: p.GetKept(), Note: p.Note})
 	}
-	return a.listIngredients(o.out, list)
+	return rs.listIngredients(o.out, list)
 }
 
 // soupView is a soup of a sweep.
@@ -118,13 +118,13 @@ func viewSoup(s *outbidv1.Soup) soupView {
 }
 
 // soupLine describes a soup: its metric, its trials and its author.
-func (a *app) soupLine(metric string, v soupView) string {
+func (q *queryCommands) soupLine(metric string, v soupView) string {
 	line := fmt.Sprintf("%d: ", v.Number)
 	if v.Metric != nil {
 		line += fmt.Sprintf("%s %s, ", clean(metric), formatMetric(float64(*v.Metric)))
 	}
 	trials := strings.Trim(fmt.Sprint(v.Trials), "[]")
-	return line + fmt.Sprintf("of trials %s, of %d tried, %s, %s%s", trials, v.Tried, formatBytes(v.Bytes), a.when(v.Time), by(v.Actor))
+	return line + fmt.Sprintf("of trials %s, of %d tried, %s, %s%s", trials, v.Tried, formatBytes(v.Bytes), q.when(v.Time), by(v.Actor))
 }
 
 // folderPrefix is the prefix of the folders in which soups are made.

@@ -25,8 +25,8 @@ type specFile struct {
 }
 
 // readSpec reads a sweep's file; "-" is standard input.
-func (a *app) readSpec(name string) (*specFile, error) {
-	data, err := a.readFile(name)
+func (sw *sweepCommands) readSpec(name string) (*specFile, error) {
+	data, err := sw.readFile(name)
 	if err != nil {
 		return nil, err
 	}

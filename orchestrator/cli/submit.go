@@ -13,7 +13,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) submitCommand() *cobra.Command {
+// sweepCommands write, start, follow, control and delete sweeps.
+type sweepCommands struct {
+	*client
+	interrupts interrupts
+}
+
+func (sw *sweepCommands) submitCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:   "submit FILE.yaml",
@@ -26,16 +32,16 @@ A file named "-" is read from standard input.`,
 		Args:              exactArgs("FILE.yaml"),
 		ValidArgsFunction: completeYAML,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, sweep, err := a.submit(cmd.Context(), args[0])
+			c, sweep, err := sw.submit(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer c.close()
 			if out != formatTable {
-				return a.printObject(out, viewSweep(sweep, a.now()))
+				return sw.printObject(out, viewSweep(sweep, sw.now()))
 			}
-			a.printf("%s\n", sweep.GetId())
-			a.notef("follow it with 'outbid watch %s', stop it with 'outbid stop %s'", sweep.GetId(), sweep.GetId())
+			sw.printf("%s\n", sweep.GetId())
+			sw.notef("follow it with 'outbid watch %s', stop it with 'outbid stop %s'", sweep.GetId(), sweep.GetId())
 			return nil
 		},
 	}
@@ -43,7 +49,7 @@ A file named "-" is read from standard input.`,
 	return cmd
 }
 
-func (a *app) runCommand() *cobra.Command {
+func (sw *sweepCommands) runCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:   "run FILE.yaml",
@@ -61,17 +67,17 @@ The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopp
 		ValidArgsFunction: completeYAML,
 		Annotations:       map[string]string{ownInterrupts: "asks"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			signals, release := a.interrupts()
+			signals, release := sw.interrupts()
 			defer release()
-			c, sweep, err := a.submit(cmd.Context(), args[0])
+			c, sweep, err := sw.submit(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer c.close()
-			a.notef("dashboard: %s", pageURL(c.target.url, sweep.GetId()))
+			sw.notef("dashboard: %s", pageURL(c.target.url, sweep.GetId()))
 			f := &following{
-				console: a.console, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
-				ask: a.term.in && a.term.out && out == formatTable, leaving: true,
+				console: sw.console, conn: c, id: sweep.GetId(), show: sw.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
+				ask: sw.term.in && sw.term.out && out == formatTable, leaving: true,
 			}
 			return f.follow(cmd.Context())
 		},
@@ -80,7 +86,7 @@ The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopp
 	return cmd
 }
 
-func (a *app) watchCommand() *cobra.Command {
+func (sw *sweepCommands) watchCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:   "watch SWEEP",
@@ -92,14 +98,14 @@ sweep is done, 1 when it failed, 3 when it was stopped.`,
 		Example: `  outbid watch digits-1
   outbid watch digits -o json`,
 		Args:              exactArgs("SWEEP"),
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: sw.completeSweeps(),
 		Annotations:       map[string]string{ownInterrupts: "ends"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			signals, release := a.interrupts()
+			signals, release := sw.interrupts()
 			defer release()
-			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+			return sw.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
 				f := &following{
-					console: a.console, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
+					console: sw.console, conn: c, id: sweep.GetId(), show: sw.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
 				}
 				return f.follow(cmd.Context())
 			})
@@ -110,25 +116,25 @@ sweep is done, 1 when it failed, 3 when it was stopped.`,
 }
 
 // presenter chooses how progress is shown.
-func (a *app) presenter(ctx context.Context, c *connection, sweep string, out format) presenter {
+func (sw *sweepCommands) presenter(ctx context.Context, c *connection, sweep string, out format) presenter {
 	failed := failureLog{stderr: func(trial int32) []string { return c.lastStderr(ctx, sweep, trial) }}
 	switch {
 	case out != formatTable:
-		return &jsonPresenter{w: a.stdout, now: a.now}
-	case a.term.out:
-		return &livePresenter{w: a.stdout, term: a.term, now: a.now, failed: failed}
+		return &jsonPresenter{w: sw.stdout, now: sw.now}
+	case sw.term.out:
+		return &livePresenter{w: sw.stdout, term: sw.term, now: sw.now, failed: failed}
 	default:
-		return &plainPresenter{w: a.stdout, now: a.now, failed: failed}
+		return &plainPresenter{w: sw.stdout, now: sw.now, failed: failed}
 	}
 }
 
 // submit reads a sweep's file and starts it. The caller closes the connection.
-func (a *app) submit(ctx context.Context, name string) (*connection, *outbidv1.Sweep, error) {
-	file, err := a.readSpec(name)
+func (sw *sweepCommands) submit(ctx context.Context, name string) (*connection, *outbidv1.Sweep, error) {
+	file, err := sw.readSpec(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := a.connect()
+	c, err := sw.connect()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,7 +154,7 @@ func (a *app) submit(ctx context.Context, name string) (*connection, *outbidv1.S
 		return nil, nil, file.locate(err)
 	}
 	for _, warning := range got.GetWarnings() {
-		a.notef("warning: %s", warning)
+		sw.notef("warning: %s", warning)
 	}
 	return c, got.GetSweep(), nil
 }

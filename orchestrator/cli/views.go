@@ -61,28 +61,6 @@ type faredView struct {
 	AloneSeconds number     `json:"alone_seconds"`
 }
 
-type admissionView struct {
-	Kind          string        `json:"kind"`
-	Text          string        `json:"text"`
-	Least         int32         `json:"least_workers"`
-	Most          int32         `json:"most_workers"`
-	WorkerDevices int32         `json:"worker_devices"`
-	Begins        *time.Time    `json:"begins"`
-	Ends          *time.Time    `json:"ends"`
-	Promised      *time.Time    `json:"promised"`
-	Worth         number        `json:"worth"`
-	Cost          number        `json:"cost"`
-	Again         *time.Time    `json:"again"`
-	Schedule      []workersView `json:"schedule"`
-}
-
-type workersView struct {
-	Begins  *time.Time `json:"begins"`
-	Ends    *time.Time `json:"ends"`
-	Type    string     `json:"type"`
-	Workers int32      `json:"workers"`
-}
-
 type countsView struct {
 	Queued    int32 `json:"queued"`
 	Running   int32 `json:"running"`
