@@ -69,6 +69,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // rootCommand returns `outbid` with all commands.
 func (a *app) rootCommand() *cobra.Command {
+	program := &programCommands{console: a.console, version: a.version}
 	root := &cobra.Command{
 		Use:   a.edition.Name,
 		Short: "Tune hyperparameters on shared GPUs",
@@ -84,7 +85,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 		SuggestionsMinimumDistance: 2,
 		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true, DisableDefaultCmd: true},
 	}
-	root.SetVersionTemplate(a.versionLine())
+	root.SetVersionTemplate(program.versionLine())
 	root.InitDefaultVersionFlag()
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
@@ -100,12 +101,20 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 		&cobra.Group{ID: groupSimulation, Title: "Simulation:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
+	a.addCommands(root, program)
+	a.markStarted(root)
+	return root
+}
+
+// addCommands adds the commands to the root command.
+func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	add := func(group string, cmds ...*cobra.Command) {
 		for _, c := range cmds {
 			c.GroupID = group
 			root.AddCommand(c)
 		}
 	}
+	dashboard := &dashboardCommand{client: a.client, browse: a.browse}
 	sweeps := &sweepCommands{client: a.client, interrupts: a.interrupts}
 	queries := &queryCommands{a.client}
 	results := &resultCommands{a.client}
@@ -113,19 +122,20 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	servers := &serverCommands{process: a.process, edition: a.edition}
 	workers := &workerCommands{a.process}
 	cluster := &clusterCommands{client: a.client, version: a.version}
+	keys := &keyCommands{a.console}
+	tenants := &tenantCommands{a.client}
+	sims := &simCommands{client: a.client, edition: a.edition}
 	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
-		sweeps.watchCommand(), queries.showCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), a.uiCommand())
+		sweeps.watchCommand(), queries.showCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
 	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
-		a.tokenCommand(), a.tlsCommand(), a.natsCommand(), a.tenantCommand(), a.secretCommand())
-	add(groupSimulation, a.simCommand(), a.replayCommand())
+		keys.tokenCommand(), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand())
+	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {
 		add(groupSimulation, a.edition.Commands()...)
 	}
-	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
-	a.markStarted(root)
-	return root
+	add(groupOther, program.versionCommand(), program.completionCommand(), program.docsCommand())
 }
 
 // groupCommand returns a command that only has subcommands.

@@ -12,17 +12,17 @@ import (
 )
 
 // natsCommand groups the commands for a separate NATS server.
-func (a *app) natsCommand() *cobra.Command {
+func (kc *keyCommands) natsCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "nats",
 		Short: "Configure the users of a separate NATS server",
 		Long: `The NATS inside 'outbid up' and 'outbid serve' needs no configuration. A separate nats-server includes a file that
 'outbid nats init' writes.`,
 		Example: "  outbid nats init --keys keys --include nats/auth.conf",
-	}, a.natsInitCommand())
+	}, kc.natsInitCommand())
 }
 
-func (a *app) natsInitCommand() *cobra.Command {
+func (kc *keyCommands) natsInitCommand() *cobra.Command {
 	var keys, include string
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -55,8 +55,8 @@ removed workers.`,
 			if err := os.Chmod(include, 0o644); err != nil { //nolint:gosec // it does not contain secrets
 				return badInput("--include: %w", trimOp(err))
 			}
-			a.printf("keys: %s, for outbid serve --nats URL --keys %s\n", keys, keys)
-			a.printf("nats.conf: include %q\n", include)
+			kc.printf("keys: %s, for outbid serve --nats URL --keys %s\n", keys, keys)
+			kc.printf("nats.conf: include %q\n", include)
 			return nil
 		},
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-func (a *app) docsCommand() *cobra.Command {
+func (p *programCommands) docsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "docs FILE.md",
 		Short:   "Write the reference of the command line",

@@ -23,7 +23,7 @@ type replayOptions struct {
 	timeless bool
 }
 
-func (a *app) replayCommand() *cobra.Command {
+func (sm *simCommands) replayCommand() *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay LEDGER",
@@ -45,14 +45,14 @@ prints its assumptions.`,
   outbid replay ledger.jsonl --policy fifo -o json`,
 		Args: exactArgs("LEDGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, done, err := a.openLedger(cmd.Context(), args[0])
+			l, done, err := sm.openLedger(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if len(o.policies) == 0 {
-				err = a.replayOwn(cmd.Context(), l, o)
+				err = sm.replayOwn(cmd.Context(), l, o)
 			} else {
-				err = a.replayOthers(cmd.Context(), l, o)
+				err = sm.replayOthers(cmd.Context(), l, o)
 			}
 			return errors.Join(err, done())
 		},
@@ -62,42 +62,42 @@ prints its assumptions.`,
 	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/reference/policies.md")
 	f.BoolVar(&o.timeless, "no-times", false, "print 0 for results that vary between runs (times of decisions, memory)")
 	outputFlag(cmd, &o.out)
-	complete(cmd, "policy", a.edition.Policies.Names()...)
+	complete(cmd, "policy", sm.edition.Policies.Names()...)
 	return cmd
 }
 
 // replayOwn lets each policy of the ledger repeat its own decisions.
-func (a *app) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	found, err := experiment.DecideAgain(ctx, a.edition.Policies, l, o.options)
+func (sm *simCommands) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) error {
+	found, err := experiment.DecideAgain(ctx, sm.edition.Policies, l, o.options)
 	if err != nil {
 		return err
 	}
-	return a.printDecided(found, o)
+	return sm.printDecided(found, o)
 }
 
 // differencesShown limits the differences in a table.
 const differencesShown = 10
 
-func (a *app) printDecided(r *experiment.Decided, o replayOptions) error {
+func (sm *simCommands) printDecided(r *experiment.Decided, o replayOptions) error {
 	if o.out != formatTable {
 		line, err := encodeJSON(r, o.out == formatJSON)
 		if err != nil {
 			return err
 		}
-		a.printf("%s\n", line)
+		sm.printf("%s\n", line)
 	} else {
 		var by []string
 		for _, name := range slices.Sorted(maps.Keys(r.Policies)) {
 			by = append(by, fmt.Sprintf("%s %s", name, formatCount(int64(r.Policies[name]))))
 		}
-		a.printf("%s batches, %s events; %s rounds (%s), %s decisions, %s differ\n", formatCount(int64(r.Batches)),
+		sm.printf("%s batches, %s events; %s rounds (%s), %s decisions, %s differ\n", formatCount(int64(r.Batches)),
 			formatCount(int64(r.Events)), formatCount(int64(r.Rounds)), strings.Join(by, ", "),
 			formatCount(int64(r.Decisions)), formatCount(int64(r.Differing)))
 		for _, s := range r.History {
-			a.printf("%s\n", s)
+			sm.printf("%s\n", s)
 		}
 		for _, d := range r.Differences[:min(len(r.Differences), differencesShown)] {
-			a.printf("\nround %d of %s, batch %d, %s\n  then: %s\n  now:  %s\n", d.Round, d.Policy, d.Batch, d.Time,
+			sm.printf("\nround %d of %s, batch %d, %s\n  then: %s\n  now:  %s\n", d.Round, d.Policy, d.Batch, d.Time,
 				orNothing(d.Then), orNothing(d.Now))
 		}
 	}
@@ -128,16 +128,16 @@ func orNothing(decision string) string {
 }
 
 // replayOthers reruns the ledger's sweeps under its own policy and others.
-func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	again, err := experiment.NewRerun(ctx, a.edition.Policies, l, o.policies, o.options)
+func (sm *simCommands) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions) error {
+	again, err := experiment.NewRerun(ctx, sm.edition.Policies, l, o.policies, o.options)
 	if err != nil {
 		return err
 	}
 	for _, line := range again.Assumptions {
-		a.notef("assumed: %s", line)
+		sm.notef("assumed: %s", line)
 	}
 	var results []measure.Result
-	err = again.Run(ctx, a.now, func(r measure.Result) error {
+	err = again.Run(ctx, sm.now, func(r measure.Result) error {
 		if o.timeless {
 			r = r.Timeless()
 		}
@@ -145,10 +145,10 @@ func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions
 		if o.out == formatTable {
 			return nil
 		}
-		return a.printLine(r)
+		return sm.printLine(r)
 	})
 	if err == nil && o.out == formatTable {
-		simTable(results).write(a.stdout)
+		simTable(results).write(sm.stdout)
 	}
 	return err
 }

@@ -9,18 +9,21 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/api"
 )
 
+// keyCommands create what servers and their clients identify themselves with: tokens, certificates and keys.
+type keyCommands struct{ *console }
+
 // tokenCommand groups the commands for tokens.
-func (a *app) tokenCommand() *cobra.Command {
+func (kc *keyCommands) tokenCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "token",
 		Short: "Create tokens for users and tools",
 		Long: `A server that listens beyond loopback requires a token from every client. Tokens are in a file, one per line, which
 'outbid serve --tokens FILE' reads, and reads again when it changes: remove a line to revoke its token.`,
 		Example: "  outbid token new --file tokens --name ada",
-	}, a.tokenNewCommand())
+	}, kc.tokenNewCommand())
 }
 
-func (a *app) tokenNewCommand() *cobra.Command {
+func (kc *keyCommands) tokenNewCommand() *cobra.Command {
 	var file, name, tenant, role string
 	cmd := &cobra.Command{
 		Use:   "new",
@@ -41,8 +44,8 @@ without logs, checkpoints and values of environment variables) or metrics (only 
 			if err != nil {
 				return badInput("%w", err)
 			}
-			a.printf("%s\n", token)
-			a.notef("added %s (tenant %s, role %s) to %s; a running server accepts it within seconds", name, tenant, role, file)
+			kc.printf("%s\n", token)
+			kc.notef("added %s (tenant %s, role %s) to %s; a running server accepts it within seconds", name, tenant, role, file)
 			return nil
 		},
 	}
@@ -60,17 +63,17 @@ without logs, checkpoints and values of environment variables) or metrics (only 
 }
 
 // tlsCommand groups the commands for certificates.
-func (a *app) tlsCommand() *cobra.Command {
+func (kc *keyCommands) tlsCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "tls",
 		Short: "Create certificates for the server",
 		Long: `A server that listens beyond loopback needs a certificate. Use one from your own authority, or create one with
 'outbid tls new'.`,
 		Example: "  outbid tls new --dir tls --host tuner.example.org",
-	}, a.tlsNewCommand())
+	}, kc.tlsNewCommand())
 }
 
-func (a *app) tlsNewCommand() *cobra.Command {
+func (kc *keyCommands) tlsNewCommand() *cobra.Command {
 	var dir string
 	var hosts []string
 	cmd := &cobra.Command{
@@ -85,11 +88,11 @@ names and addresses. Clients need only ca.pem: outbid --ca ca.pem.`,
 			if len(hosts) == 0 {
 				return badInput("--host is missing: name the server as clients reach it, such as --host tuner.example.org")
 			}
-			files, err := api.MakeCert(dir, hosts, a.now())
+			files, err := api.MakeCert(dir, hosts, kc.now())
 			if err != nil {
 				return err
 			}
-			a.printf("%s\n", fmt.Sprintf("server: outbid serve --tls-cert %s --tls-key %s --tokens FILE\nclients: outbid --ca %s",
+			kc.printf("%s\n", fmt.Sprintf("server: outbid serve --tls-cert %s --tls-key %s --tokens FILE\nclients: outbid --ca %s",
 				files.Cert, files.Key, files.CA))
 			return nil
 		},

@@ -21,18 +21,24 @@ type simOptions struct {
 	apps   string
 }
 
-func (a *app) simCommand() *cobra.Command {
+// simCommands simulate traces and replay ledgers.
+type simCommands struct {
+	*client
+	edition Edition
+}
+
+func (sm *simCommands) simCommand() *cobra.Command {
 	var o simOptions
-	o.Registry = a.edition.Policies
+	o.Registry = sm.edition.Policies
 	o.ForkCosts = sim.ForkCosts{Upload: 3 * time.Second, Average: 3 * time.Second, Each: time.Second}
 	var extension SimExtension
-	if a.edition.Sim != nil {
-		extension = a.edition.Sim()
+	if sm.edition.Sim != nil {
+		extension = sm.edition.Sim()
 	}
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a trace on a simulated cluster under one policy or several, and compare",
-		Long:  a.simLong(extension.Help),
+		Long:  sm.simLong(extension.Help),
 		Example: cmp.Or(extension.Examples, `  outbid sim --cluster v100:12/4,a100:8/8 --trace jobs.csv --policy themis,fifo
   outbid sim --cluster cluster.yaml --trace jobs.jsonl --tenants vision,speech --load 1.5 -o json
   outbid sim --cluster cluster.yaml --trace jobs.jsonl --policy fifo --events events.jsonl --no-times -o json`),
@@ -43,17 +49,17 @@ func (a *app) simCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.sim(cmd.Context(), o, runs)
+			return sm.sim(cmd.Context(), o, runs)
 		},
 	}
-	a.simFlags(cmd, &o)
+	sm.simFlags(cmd, &o)
 	if extension.Flags != nil {
 		extension.Flags(cmd, &o.Options)
 	}
 	return cmd
 }
 
-func (a *app) simLong(more string) string {
+func (sm *simCommands) simLong(more string) string {
 	return `Sim runs the same control loop and policies that "outbid serve" runs, on a virtual clock with simulated workers. The
 same trace, policy and seed give the same results.
 
@@ -62,10 +68,10 @@ same trace, policy and seed give the same results.
 --trace takes Outbid's JSON lines and CSV and the formats of Philly, Helios, Alibaba, Gavel, Shockwave, Muri and
 Tiresias, recognised by their content, compressed with gzip or not.
 
-The policies are ` + wrap(strings.Join(a.edition.Policies.Names(), ", "), 100) + `.
+The policies are ` + wrap(strings.Join(sm.edition.Policies.Names(), ", "), 100) + `.
 --option NAME=VALUE sets an option of every policy that has it, --option POLICY.NAME=VALUE of only that one.
 
---forks lets several forks train a job at once under policies that fork jobs: ` + strings.Join(a.edition.Policies.Forking(), ", ") + `. Other
+--forks lets several forks train a job at once under policies that fork jobs: ` + strings.Join(sm.edition.Policies.Forking(), ", ") + `. Other
 policies train each job with one process.
 
 -o json prints one object per line for each policy; docs/reference/cli.md lists its fields under JSON, and
@@ -92,7 +98,7 @@ func wrap(text string, width int) string {
 	return b.String()
 }
 
-func (a *app) simFlags(cmd *cobra.Command, o *simOptions) {
+func (sm *simCommands) simFlags(cmd *cobra.Command, o *simOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "`CLUSTER`: a file, or a short form such as v100:12/4")
 	f.StringVar(&o.Workload.File, "trace", "", "`FILE` of jobs")
@@ -118,21 +124,21 @@ func (a *app) simFlags(cmd *cobra.Command, o *simOptions) {
 	f.StringVar(&o.apps, "apps", "", "write each app's results under each policy to this `FILE` as JSON lines")
 	outputFlag(cmd, &o.out)
 	f.Lookup("output").Usage = "table, or json: one object per line for each policy"
-	complete(cmd, "policy", a.edition.Policies.Names()...)
+	complete(cmd, "policy", sm.edition.Policies.Names()...)
 	for _, name := range []string{"trace", "events", "apps"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 }
 
 // sim runs simulations, and prints the results.
-func (a *app) sim(ctx context.Context, o simOptions, runs *SimRuns) error {
+func (sm *simCommands) sim(ctx context.Context, o simOptions, runs *SimRuns) error {
 	if runs.Setting != "" && (o.events != "" || o.apps != "") {
 		return badInput("several workloads run: give --events and --apps for one of them")
 	}
 	for _, p := range runs.Plans {
 		for _, note := range p.Notes {
-			a.notef("%s", note)
+			sm.notef("%s", note)
 		}
 	}
-	return a.runSims(ctx, o, runs)
+	return sm.runSims(ctx, o, runs)
 }

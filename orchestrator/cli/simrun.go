@@ -24,14 +24,14 @@ type sweptResult struct {
 }
 
 // runSims runs plans one after another, and prints the results.
-func (a *app) runSims(ctx context.Context, o simOptions, runs *SimRuns) error {
+func (sm *simCommands) runSims(ctx context.Context, o simOptions, runs *SimRuns) error {
 	var rows [][]measure.Result
 	var failed error
 	for i, p := range runs.Plans {
 		line := func(r measure.Result) any { return r }
 		if runs.Setting != "" {
 			value := runs.Values[i]
-			a.notef("%s=%s", runs.Setting, value)
+			sm.notef("%s=%s", runs.Setting, value)
 			line = func(r measure.Result) any { return sweptResult{runs.Setting, value, r} }
 		}
 		if runs.Before != nil {
@@ -39,36 +39,36 @@ func (a *app) runSims(ctx context.Context, o simOptions, runs *SimRuns) error {
 				break
 			}
 		}
-		results, err := a.runPlan(ctx, o, p, line)
+		results, err := sm.runPlan(ctx, o, p, line)
 		rows = append(rows, results)
 		if failed = err; failed != nil {
 			break
 		}
 	}
 	if o.out == formatTable {
-		sweepTable(runs, rows).write(a.stdout)
+		sweepTable(runs, rows).write(sm.stdout)
 	}
 	if runs.After == nil || len(rows) == 0 || len(rows[0]) == 0 {
 		return failed
 	}
 	notes, err := runs.After(rows)
 	for _, note := range notes {
-		a.notef("%s", note)
+		sm.notef("%s", note)
 	}
 	return errors.Join(failed, err)
 }
 
 // runPlan runs every policy of a plan. It prints each result, converted by line, once the previous ones have been
 // printed. It returns the results so far even after a failure.
-func (a *app) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, line func(measure.Result) any) ([]measure.Result, error) {
-	a.notef("%s", simHeading(p))
-	show := newSimShow(a.console)
-	hooks := experiment.Hooks{Engine: a.edition.Simulate, Progress: show.tell, Result: func(r measure.Result) error {
+func (sm *simCommands) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, line func(measure.Result) any) ([]measure.Result, error) {
+	sm.notef("%s", simHeading(p))
+	show := newSimShow(sm.console)
+	hooks := experiment.Hooks{Engine: sm.edition.Simulate, Progress: show.tell, Result: func(r measure.Result) error {
 		show.clear()
 		if o.out == formatTable {
 			return nil
 		}
-		return a.printLine(line(r))
+		return sm.printLine(line(r))
 	}}
 	if o.events != "" {
 		hooks.Events = func(policy string, write func(io.Writer) error) error {
@@ -87,12 +87,12 @@ func (a *app) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, lin
 }
 
 // printLine prints a value as a line of JSON.
-func (a *app) printLine(of any) error {
+func (sm *simCommands) printLine(of any) error {
 	line, err := encodeJSON(of, false)
 	if err != nil {
 		return err
 	}
-	a.printf("%s\n", line)
+	sm.printf("%s\n", line)
 	return nil
 }
 

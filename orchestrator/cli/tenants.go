@@ -6,7 +6,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) tenantCommand() *cobra.Command {
+// tenantCommands manage tenants and their secrets.
+type tenantCommands struct{ *client }
+
+func (tn *tenantCommands) tenantCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "tenant",
 		Short: "Add, change and list tenants: weights, quotas, limits and members",
@@ -15,10 +18,10 @@ Changes take effect at once: a sweep that could never run within its tenant's qu
 tenant's trials more than its quota. After a quota is lowered, trials above it save and release their devices. Changing
 tenants requires an admin's token.`,
 		Example: "  outbid tenant add vision --weight 2 --devices 16 --quota v100=8",
-	}, a.tenantAddCommand(), a.tenantSetCommand(), a.tenantListCommand(), a.tenantShowCommand(), a.tenantRemoveCommand())
+	}, tn.tenantAddCommand(), tn.tenantSetCommand(), tn.tenantListCommand(), tn.tenantShowCommand(), tn.tenantRemoveCommand())
 }
 
-func (a *app) tenantAddCommand() *cobra.Command {
+func (tn *tenantCommands) tenantAddCommand() *cobra.Command {
 	var o tenantFlags
 	cmd := &cobra.Command{
 		Use:   "add NAME",
@@ -32,14 +35,14 @@ func (a *app) tenantAddCommand() *cobra.Command {
 			if err := o.applyTo(t, cmd.Flags()); err != nil {
 				return err
 			}
-			return a.setTenant(cmd, t, true)
+			return tn.setTenant(cmd, t, true)
 		},
 	}
 	o.add(cmd.Flags())
 	return cmd
 }
 
-func (a *app) tenantSetCommand() *cobra.Command {
+func (tn *tenantCommands) tenantSetCommand() *cobra.Command {
 	var o tenantFlags
 	cmd := &cobra.Command{
 		Use:   "set NAME",
@@ -49,7 +52,7 @@ devices. The value none removes a limit, and default restores its default. It re
 		Example: "  outbid tenant set vision --quota v100=4 --quota a100=none --device-hours none",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -61,15 +64,15 @@ devices. The value none removes a limit, and default restores its default. It re
 			if err := o.applyTo(got.GetTenant().GetTenant(), cmd.Flags()); err != nil {
 				return err
 			}
-			return a.setTenant(cmd, got.GetTenant().GetTenant(), false)
+			return tn.setTenant(cmd, got.GetTenant().GetTenant(), false)
 		},
 	}
 	o.add(cmd.Flags())
 	return cmd
 }
 
-func (a *app) setTenant(cmd *cobra.Command, t *outbidv1.Tenant, add bool) error {
-	c, err := a.connect()
+func (tn *tenantCommands) setTenant(cmd *cobra.Command, t *outbidv1.Tenant, add bool) error {
+	c, err := tn.connect()
 	if err != nil {
 		return err
 	}
@@ -78,10 +81,10 @@ func (a *app) setTenant(cmd *cobra.Command, t *outbidv1.Tenant, add bool) error 
 	if err != nil {
 		return err
 	}
-	return a.printTenants(formatTable, got.GetTenant())
+	return tn.printTenants(formatTable, got.GetTenant())
 }
 
-func (a *app) tenantListCommand() *cobra.Command {
+func (tn *tenantCommands) tenantListCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -93,7 +96,7 @@ quota by type, and device-hours of this calendar month (UTC), each with its limi
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -102,14 +105,14 @@ quota by type, and device-hours of this calendar month (UTC), each with its limi
 			if err != nil {
 				return err
 			}
-			return a.printTenants(out, got.GetTenants()...)
+			return tn.printTenants(out, got.GetTenants()...)
 		},
 	}
 	outputFlag(cmd, &out)
 	return cmd
 }
 
-func (a *app) tenantShowCommand() *cobra.Command {
+func (tn *tenantCommands) tenantShowCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:   "show NAME",
@@ -119,7 +122,7 @@ server's limits file (serve --limits), or else is the default.`,
 		Example: "  outbid tenant show vision",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -128,14 +131,14 @@ server's limits file (serve --limits), or else is the default.`,
 			if err != nil {
 				return err
 			}
-			return a.showTenant(out, got.GetTenant())
+			return tn.showTenant(out, got.GetTenant())
 		},
 	}
 	outputFlag(cmd, &out)
 	return cmd
 }
 
-func (a *app) tenantRemoveCommand() *cobra.Command {
+func (tn *tenantCommands) tenantRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove the settings of a tenant whose sweeps have all ended",
@@ -145,7 +148,7 @@ removes them. It requires an admin's token.`,
 		Example: "  outbid tenant remove vision",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -153,10 +156,10 @@ removes them. It requires an admin's token.`,
 			if _, err := c.RemoveTenant(cmd.Context(), &outbidv1.RemoveTenantRequest{Tenant: args[0]}); err != nil {
 				return err
 			}
-			a.printf("%s no longer has settings\n", args[0])
+			tn.printf("%s no longer has settings\n", args[0])
 			kept, err := c.ListSecrets(cmd.Context(), &outbidv1.ListSecretsRequest{Tenant: args[0]})
 			if n := len(kept.GetSecrets()); err == nil && n > 0 { // an older server does not support secrets
-				a.notef("%d of its secrets remain: 'outbid secret list --tenant %s' lists them, 'outbid secret remove' removes them", n, args[0])
+				tn.notef("%d of its secrets remain: 'outbid secret list --tenant %s' lists them, 'outbid secret remove' removes them", n, args[0])
 			}
 			return nil
 		},

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (a *app) secretCommand() *cobra.Command {
+func (tn *tenantCommands) secretCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "secret",
 		Short: "Store secrets for the environment of trials",
@@ -27,10 +27,10 @@ The server stores it encrypted and outside the ledger. No command, call or log s
 replace it by *** in the output of trials. Every token that may submit sweeps for the tenant may set, list and remove
 its secrets.`,
 		Example: "  outbid secret set wandb --from-file wandb.key",
-	}, a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+	}, tn.secretSetCommand(), tn.secretListCommand(), tn.secretRemoveCommand())
 }
 
-func (a *app) secretSetCommand() *cobra.Command {
+func (tn *tenantCommands) secretSetCommand() *cobra.Command {
 	var tenant, file, variable string
 	cmd := &cobra.Command{
 		Use:   "set NAME",
@@ -45,11 +45,11 @@ Trials that start later get the new value; running trials keep the value that th
 		Args:              exactArgs("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			value, err := a.secretValue(args[0], file, variable)
+			value, err := tn.secretValue(args[0], file, variable)
 			if err != nil {
 				return err
 			}
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -59,8 +59,8 @@ Trials that start later get the new value; running trials keep the value that th
 				return err
 			}
 			s := got.GetSecret()
-			a.printf("secret %s of tenant %s is set\n", s.GetName(), s.GetTenant())
-			a.notef("use it in a sweep with env: {VARIABLE: {secret: %s}}", s.GetName())
+			tn.printf("secret %s of tenant %s is set\n", s.GetName(), s.GetTenant())
+			tn.notef("use it in a sweep with env: {VARIABLE: {secret: %s}}", s.GetName())
 			return nil
 		},
 	}
@@ -77,20 +77,20 @@ func tenantFlag(cmd *cobra.Command, tenant *string) {
 }
 
 // secretValue reads a secret's value from the source that the flags select.
-func (a *app) secretValue(name, file, variable string) (string, error) {
+func (tn *tenantCommands) secretValue(name, file, variable string) (string, error) {
 	var value string
 	switch {
 	case variable != "":
-		if value = a.getenv(variable); value == "" {
+		if value = tn.getenv(variable); value == "" {
 			return "", badInput("--from-env: the environment variable %s is not set or is empty", variable)
 		}
 		return value, nil
-	case file == "" && a.term.in:
-		return a.askSecret(name)
+	case file == "" && tn.term.in:
+		return tn.askSecret(name)
 	case file == "":
 		file = "-"
 	}
-	data, err := a.readFile(file)
+	data, err := tn.readFile(file)
 	if err != nil {
 		return "", err
 	}
@@ -102,14 +102,14 @@ func (a *app) secretValue(name, file, variable string) (string, error) {
 }
 
 // askSecret asks for a value on the terminal without echo.
-func (a *app) askSecret(name string) (string, error) {
-	in, ok := a.stdin.(*os.File)
+func (tn *tenantCommands) askSecret(name string) (string, error) {
+	in, ok := tn.stdin.(*os.File)
 	if !ok {
 		return "", badInput("standard input is not a terminal; use --from-file or --from-env")
 	}
-	_, _ = fmt.Fprintf(a.stderr, "value of %s (not shown): ", name)
+	_, _ = fmt.Fprintf(tn.stderr, "value of %s (not shown): ", name)
 	typed, err := term.ReadPassword(int(in.Fd()))
-	_, _ = io.WriteString(a.stderr, "\n")
+	_, _ = io.WriteString(tn.stderr, "\n")
 	if err != nil {
 		return "", fmt.Errorf("read the value: %w", err)
 	}
@@ -127,7 +127,7 @@ type secretView struct {
 	SetBy  string    `json:"set_by"`
 }
 
-func (a *app) secretListCommand() *cobra.Command {
+func (tn *tenantCommands) secretListCommand() *cobra.Command {
 	var out format
 	var tenant string
 	cmd := &cobra.Command{
@@ -139,7 +139,7 @@ func (a *app) secretListCommand() *cobra.Command {
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (a *app) secretListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printSecrets(out, got.GetSecrets())
+			return tn.printSecrets(out, got.GetSecrets())
 		},
 	}
 	outputFlag(cmd, &out)
@@ -156,11 +156,11 @@ func (a *app) secretListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printSecrets(out format, list []*outbidv1.Secret) error {
-	l := newLister(a.stdout, out, []string{"NAME", "TENANT", "SET", "BY"}, func(v secretView) []string {
-		return []string{clean(v.Name), clean(v.Tenant), v.SetAt.In(a.now().Location()).Format(time.DateTime), clean(v.SetBy)}
+func (tn *tenantCommands) printSecrets(out format, list []*outbidv1.Secret) error {
+	l := newLister(tn.stdout, out, []string{"NAME", "TENANT", "SET", "BY"}, func(v secretView) []string {
+		return []string{clean(v.Name), clean(v.Tenant), v.SetAt.In(tn.now().Location()).Format(time.DateTime), clean(v.SetBy)}
 	})
-	l.table.width = a.columns()
+	l.table.width = tn.columns()
 	for _, s := range list {
 		if err := l.add(secretView{s.GetName(), s.GetTenant(), s.GetSetAt().AsTime(), s.GetSetBy()}); err != nil {
 			return err
@@ -169,7 +169,7 @@ func (a *app) printSecrets(out format, list []*outbidv1.Secret) error {
 	return l.close("no secrets; set one with 'outbid secret set NAME'")
 }
 
-func (a *app) secretRemoveCommand() *cobra.Command {
+func (tn *tenantCommands) secretRemoveCommand() *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:     "remove NAME",
@@ -181,7 +181,7 @@ starts later fails with a reason that names the secret: set it again, or change 
 		Args:              exactArgs("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
+			c, err := tn.connect()
 			if err != nil {
 				return err
 			}
@@ -189,7 +189,7 @@ starts later fails with a reason that names the secret: set it again, or change 
 			if _, err := c.DeleteSecret(cmd.Context(), &outbidv1.DeleteSecretRequest{Tenant: tenant, Name: args[0]}); err != nil {
 				return err
 			}
-			a.printf("secret %s is removed\n", args[0])
+			tn.printf("secret %s is removed\n", args[0])
 			return nil
 		},
 	}

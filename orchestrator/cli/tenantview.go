@@ -62,8 +62,8 @@ func noBound(l *outbidv1.TenantLimit) bool {
 	return l.GetLimit() == limits.Unlimited || math.IsInf(l.GetLimit(), 1)
 }
 
-func (a *app) printTenants(out format, tenants ...*outbidv1.TenantState) error {
-	l := newLister(a.stdout, out, []string{"TENANT", "WEIGHT", "SWEEPS", "HELD", "QUOTA", "HOURS", "MEMBERS"}, func(v tenantView) []string {
+func (tn *tenantCommands) printTenants(out format, tenants ...*outbidv1.TenantState) error {
+	l := newLister(tn.stdout, out, []string{"TENANT", "WEIGHT", "SWEEPS", "HELD", "QUOTA", "HOURS", "MEMBERS"}, func(v tenantView) []string {
 		sweeps, hours := fmt.Sprint(v.Sweeps), fmt.Sprintf("%.1f", v.DeviceHours)
 		if most := v.Limits["sweeps"].Limit; most != nil {
 			sweeps += fmt.Sprintf("/%.0f", *most)
@@ -77,7 +77,7 @@ func (a *app) printTenants(out format, tenants ...*outbidv1.TenantState) error {
 		}
 		return []string{clean(v.Name), formatMetric(v.Weight), sweeps, orDash(byType(v.Held)), orDash(quota), hours, orDash(strings.Join(v.Members, " "))}
 	})
-	l.table.width = a.columns()
+	l.table.width = tn.columns()
 	for _, t := range tenants {
 		if err := l.add(viewTenant(t)); err != nil {
 			return err
@@ -87,19 +87,19 @@ func (a *app) printTenants(out format, tenants ...*outbidv1.TenantState) error {
 }
 
 // showTenant prints a tenant, and below it a table of its limits.
-func (a *app) showTenant(out format, s *outbidv1.TenantState) error {
+func (tn *tenantCommands) showTenant(out format, s *outbidv1.TenantState) error {
 	if out != formatTable {
-		return a.printTenants(out, s)
+		return tn.printTenants(out, s)
 	}
-	if err := a.printTenants(out, s); err != nil {
+	if err := tn.printTenants(out, s); err != nil {
 		return err
 	}
-	a.printf("\n")
-	t := table{header: []string{"LIMIT", "MOST", "NOW", "OF WHAT", "WHEN REACHED"}, width: a.columns(), fold: true, spare: []string{"OF WHAT"}}
+	tn.printf("\n")
+	t := table{header: []string{"LIMIT", "MOST", "NOW", "OF WHAT", "WHEN REACHED"}, width: tn.columns(), fold: true, spare: []string{"OF WHAT"}}
 	for _, l := range s.GetLimits() {
 		t.rows = append(t.rows, []string{clean(l.GetName()), limitText(l, l.GetLimit()), limitUsed(l), clean(l.GetHelp()), clean(l.GetReached())})
 	}
-	t.write(a.stdout)
+	t.write(tn.stdout)
 	return nil
 }
 

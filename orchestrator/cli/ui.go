@@ -18,7 +18,14 @@ import (
 // browserWait is how long an opener of URLs may take to fail. Some run for as long as the browser does.
 const browserWait = 2 * time.Second
 
-func (a *app) uiCommand() *cobra.Command {
+// dashboardCommand opens the dashboard.
+type dashboardCommand struct {
+	*client
+	// browse opens a URL in this machine's browser.
+	browse func(ctx context.Context, link string) error
+}
+
+func (d *dashboardCommand) uiCommand() *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
 		Use:   "ui [SWEEP]",
@@ -31,27 +38,27 @@ the token. --print prints the link instead of opening it, for a browser on anoth
   outbid ui digits
   outbid ui --print`,
 		Args:              optionalArg,
-		ValidArgsFunction: a.completeSweeps(),
+		ValidArgsFunction: d.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			link, err := a.dashboardLink(cmd.Context(), args)
+			link, err := d.dashboardLink(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
 			plain, _, signsIn := strings.Cut(link, "#")
 			if printOnly {
-				a.printf("%s\n", link)
+				d.printf("%s\n", link)
 				return nil
 			}
-			if err := a.browse(cmd.Context(), link); err == nil {
-				a.notef("opened %s", plain)
+			if err := d.browse(cmd.Context(), link); err == nil {
+				d.notef("opened %s", plain)
 				return nil
 			}
 			note := "no browser could be opened here: open this link"
 			if signsIn {
 				note += " within a minute; it works once"
 			}
-			a.notef("%s", note)
-			a.printf("%s\n", link)
+			d.notef("%s", note)
+			d.printf("%s\n", link)
 			return nil
 		},
 	}
@@ -60,8 +67,8 @@ the token. --print prints the link instead of opening it, for a browser on anoth
 }
 
 // dashboardLink returns the URL of the pages, or of a sweep's. With a token it ends in a code that signs in.
-func (a *app) dashboardLink(ctx context.Context, args []string) (string, error) {
-	c, err := a.connect()
+func (d *dashboardCommand) dashboardLink(ctx context.Context, args []string) (string, error) {
+	c, err := d.connect()
 	if err != nil {
 		return "", err
 	}
@@ -78,7 +85,7 @@ func (a *app) dashboardLink(ctx context.Context, args []string) (string, error) 
 	}
 	link := pageURL(c.target.url, sweep)
 	if c.target.token != "" {
-		link += "#code=" + api.NewSignInCode(c.target.token, a.now())
+		link += "#code=" + api.NewSignInCode(c.target.token, d.now())
 	}
 	return link, nil
 }

@@ -16,7 +16,13 @@ type versionView struct {
 	Platform string `json:"platform" doc:"operating system and architecture"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+// programCommands describe this program: its version, its commands, and how a shell completes them.
+type programCommands struct {
+	*console
+	version string
+}
+
+func (p *programCommands) versionCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -27,11 +33,11 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			v := a.versionInfo()
+			v := p.versionInfo()
 			if out != formatTable {
-				return a.printObject(out, v)
+				return p.printObject(out, v)
 			}
-			a.printf("%s", a.versionLine())
+			p.printf("%s", p.versionLine())
 			return nil
 		},
 	}
@@ -40,15 +46,15 @@ func (a *app) versionCommand() *cobra.Command {
 }
 
 // versionLine is the output of `version` and `--version`.
-func (a *app) versionLine() string {
-	v := a.versionInfo()
-	return fmt.Sprintf("outbid %s %s %s\n", a.version, v.Go, v.Platform)
+func (p *programCommands) versionLine() string {
+	v := p.versionInfo()
+	return fmt.Sprintf("outbid %s %s %s\n", p.version, v.Go, v.Platform)
 }
 
 // versionInfo returns this binary's version.
-func (a *app) versionInfo() versionView {
-	_, revision, _ := strings.Cut(a.version, "+")
-	return versionView{Version: release(a.version), Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+func (p *programCommands) versionInfo() versionView {
+	_, revision, _ := strings.Cut(p.version, "+")
+	return versionView{Version: release(p.version), Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // release returns a version without its build metadata.
@@ -62,7 +68,7 @@ func pythonVersion(version string) string {
 	return strings.NewReplacer("-rc.", "rc", "-b.", "b", "-a.", "a").Replace(release(version))
 }
 
-func (a *app) completionCommand() *cobra.Command {
+func (p *programCommands) completionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print a script that completes commands and names in the shell",
@@ -77,13 +83,13 @@ the names of the server's sweeps and trials.`,
 			root := cmd.Root()
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(a.stdout, true)
+				return root.GenBashCompletionV2(p.stdout, true)
 			case "zsh":
-				return root.GenZshCompletion(a.stdout)
+				return root.GenZshCompletion(p.stdout)
 			case "fish":
-				return root.GenFishCompletion(a.stdout, true)
+				return root.GenFishCompletion(p.stdout, true)
 			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(a.stdout)
+				return root.GenPowerShellCompletionWithDesc(p.stdout)
 			default:
 				return badInput("shell %q: want bash, zsh, fish or powershell", args[0])
 			}
