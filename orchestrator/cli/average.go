@@ -33,6 +33,7 @@ files of any size.
 
 An average is good if the files started from one checkpoint and have not diverged far. The average of models with
 different initial weights is useless. Test the result.`,
+		Annotations: map[string]string{globalFlags: ""},
 		Example: `  outbid show digits/3 --checkpoint a.safetensors
   outbid show digits/7 --checkpoint b.safetensors
   outbid average a.safetensors b.safetensors --to mean.safetensors

@@ -91,6 +91,11 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetHelpCommand(helpCommand(root))
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		hideUnusedFlags(cmd)
+		help(cmd, args)
+	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)))
 	a.opts.addTo(root)
 	root.AddGroup(
@@ -133,7 +138,11 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 		keys.tokenCommand(), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand())
 	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {
-		add(groupSimulation, a.edition.Commands()...)
+		more := a.edition.Commands()
+		for _, cmd := range more {
+			cmd.Annotations = map[string]string{globalFlags: ""} // they cannot read them
+		}
+		add(groupSimulation, more...)
 	}
 	add(groupOther, program.versionCommand(), program.completionCommand(), program.docsCommand())
 }
@@ -194,11 +203,12 @@ const ownInterrupts = "interrupts"
 // helpCommand returns cobra's help command with an example.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "Show help for a command",
-		Long:    "Help shows what a command does, its flags and examples.",
-		Example: "  outbid help run",
-		GroupID: groupOther,
+		Use:         "help [COMMAND]",
+		Short:       "Show help for a command",
+		Long:        "Help shows what a command does, its flags and examples.",
+		Example:     "  outbid help run",
+		GroupID:     groupOther,
+		Annotations: map[string]string{globalFlags: ""},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, c := range root.Commands() {

@@ -44,6 +44,7 @@ Without --trials and --reports it writes both tables, to SWEEP-trials and SWEEP-
 With --ledger it instead writes the whole ledger of the server in --data, which may be running or not. With --nats it
 reads the ledger from that NATS, with the same keys or credentials as 'outbid serve'. The file has a line of JSON for
 each batch, which "outbid replay" reads, with the hashes that chain the batches, so that damage is detected.`,
+		Annotations: map[string]string{globalFlags: globalServer + " " + globalLog},
 		Example: `  outbid export digits-1
   outbid export digits-1 --format parquet
   outbid export digits-1 --trials trials.parquet --reports reports.parquet

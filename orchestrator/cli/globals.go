@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
@@ -39,6 +41,32 @@ func (o *globalOptions) addTo(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("ca")
 	complete(root, "log-level", "debug", "info", "warn", "error")
 	complete(root, "log-format", "auto", "text", "json")
+}
+
+// globalFlags annotates a command with the names of the global flags that it uses, if those are not globalServer. It also
+// applies to the command's subcommands.
+const globalFlags = "global-flags"
+
+// The global flags by their purpose.
+const (
+	globalServer = "server token token-file ca"
+	globalLog    = "log-level log-format"
+)
+
+// hideUnusedFlags hides the global flags that a command does not use. It still accepts them, so that a script may give
+// the same flags to every command.
+func hideUnusedFlags(cmd *cobra.Command) {
+	used := globalServer
+	for c := cmd; c != nil; c = c.Parent() {
+		if names, ok := c.Annotations[globalFlags]; ok {
+			used = names
+			break
+		}
+	}
+	root := cmd.Root()
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		f.Hidden = cmd != root && !slices.Contains(strings.Fields(used), f.Name)
+	})
 }
 
 // complete makes the shell offer fixed values for a flag.

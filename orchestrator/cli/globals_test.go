@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,5 +168,38 @@ func TestEveryMethodThatEndsSomethingNamesItsServer(t *testing.T) {
 	}
 	if found < 7 || changesWhatExists("/outbid.v1.OutbidService/ListSweeps") {
 		t.Errorf("%d methods end something, or reading a list does", found)
+	}
+}
+
+// TestHelpShowsUsedFlags checks that a command's help shows the global flags that it uses and no others, and that it
+// still accepts the others.
+func TestHelpShowsUsedFlags(t *testing.T) {
+	t.Parallel()
+	const all = "server token token-file ca log-level log-format"
+	for _, tc := range []struct{ command, want string }{
+		{"ls", "server token token-file ca"},
+		{"export", all},
+		{"replay", "ca log-level log-format"},
+		{"serve", "ca log-level log-format"},
+		{"up", "log-level log-format"},
+		{"worker", "ca log-level log-format"},
+		{"worker join", "server token token-file ca"},
+		{"tenant add", "server token token-file ca"},
+		{"token new", ""},
+		{"init", ""},
+		{"sim", ""},
+		{"help", ""},
+		{"", all},
+	} {
+		app := newTestApp(nil, nil)
+		args := append(strings.Fields(tc.command), "--log-level", "warn", "--server", "http://127.0.0.1:1", "--help")
+		wantExit(t, app, app.start(t.Context(), args...), exitOK)
+		_, flags, _ := strings.Cut(app.out.String(), "Flags:")
+		for _, name := range strings.Fields(all) {
+			shown := regexp.MustCompile(`(?m)^ +--` + name + ` `).MatchString(flags)
+			if want := slices.Contains(strings.Fields(tc.want), name); shown != want {
+				t.Errorf("help of %q shows --%s: %t, want %t", tc.command, name, shown, want)
+			}
+		}
 	}
 }

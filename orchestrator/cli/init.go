@@ -21,6 +21,7 @@ func (sw *sweepCommands) initCommand() *cobra.Command {
 		Short: "Write an example sweep to start from",
 		Long: `Init writes an example sweep file, by default sweep.yaml. It runs unchanged: it tunes a small shell script.
 Comments explain every field.`,
+		Annotations: map[string]string{globalFlags: ""},
 		Example: `  outbid init
   outbid init my.yaml && outbid run my.yaml`,
 		Args:              cobra.MaximumNArgs(1),

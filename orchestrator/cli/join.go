@@ -26,8 +26,9 @@ func (wk *workerCommands) workerTokenCommand() *cobra.Command {
 		Short: "Create a token for one worker to join",
 		Long: `Token creates and prints a token with which one worker of that name may join the cluster, once, until it expires.
 Copy it to the worker's machine, for 'outbid worker join'. It requires an admin's token of the API.`,
-		Example: "  outbid worker token --name gpu-7 > gpu-7.token",
-		Args:    exactArgs(),
+		Annotations: map[string]string{globalFlags: globalServer},
+		Example:     "  outbid worker token --name gpu-7 > gpu-7.token",
+		Args:        exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
 				return badInput("--name is missing: name the worker that may join with the token")
@@ -61,8 +62,9 @@ func (wk *workerCommands) workerRemoveCommand() *cobra.Command {
 NATS in the server's process disconnects it. Its trials continue elsewhere once its leases have expired. A separate
 NATS accepts its connections until its credentials expire, but no client reads its subjects. It requires an admin's
 token of the API.`,
-		Example: "  outbid worker remove gpu-7",
-		Args:    exactArgs("NODE"),
+		Annotations: map[string]string{globalFlags: globalServer},
+		Example:     "  outbid worker remove gpu-7",
+		Args:        exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := wk.connect()
 			if err != nil {
@@ -91,6 +93,7 @@ func (wk *workerCommands) workerJoinCommand() *cobra.Command {
 		Long: `Join creates a key on this machine, sends its public part and the token of 'outbid worker token' to the server, and
 writes the directory for 'outbid worker --credentials'. The key never leaves the machine. To join again under the same
 name, use another token; this revokes the previous credentials.`,
+		Annotations: map[string]string{globalFlags: globalServer},
 		Example: `  outbid worker join --server https://tuner.example.org:7700 --ca ca.pem --join-token gpu-7.token --credentials /etc/outbid/worker
   outbid worker --credentials /etc/outbid/worker`,
 		Args: exactArgs(),

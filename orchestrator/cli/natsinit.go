@@ -18,7 +18,8 @@ func (kc *keyCommands) natsCommand() *cobra.Command {
 		Short: "Configure the users of a separate NATS server",
 		Long: `The NATS inside 'outbid up' and 'outbid serve' needs no configuration. A separate nats-server includes a file that
 'outbid nats init' writes.`,
-		Example: "  outbid nats init --keys keys --include nats/auth.conf",
+		Annotations: map[string]string{globalFlags: ""},
+		Example:     "  outbid nats init --keys keys --include nats/auth.conf",
 	}, kc.natsInitCommand())
 }
 

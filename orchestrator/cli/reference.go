@@ -15,12 +15,13 @@ import (
 
 func (p *programCommands) docsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "docs FILE.md",
-		Short:   "Write the reference of the command line",
-		Long:    "Docs writes docs/reference/cli.md: every command with its flags, and the fields of the JSON output.",
-		Example: "  outbid docs docs/reference/cli.md",
-		Args:    exactArgs("FILE.md"),
-		Hidden:  true,
+		Use:         "docs FILE.md",
+		Short:       "Write the reference of the command line",
+		Long:        "Docs writes docs/reference/cli.md: every command with its flags, and the fields of the JSON output.",
+		Annotations: map[string]string{globalFlags: ""},
+		Example:     "  outbid docs docs/reference/cli.md",
+		Args:        exactArgs("FILE.md"),
+		Hidden:      true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeWhole(args[0], func(w io.Writer) error {
 				_, err := io.WriteString(w, reference(cmd.Root()))
@@ -70,7 +71,7 @@ fails instead of using another server.
 | 130 | interrupted; the sweep continues |
 
 `)
-	b.WriteString("Flags of every command:\n\n")
+	b.WriteString("Every command accepts these flags. Its `--help` shows those that it uses.\n\n")
 	writeFlags(&b, root.PersistentFlags())
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&b, "## %s\n\n", strings.TrimSuffix(group.Title, ":"))

@@ -39,6 +39,7 @@ older servers do not record them: if such a run had policy options, give them he
 With --policy it shows the results under other policies. The simulator runs the sweeps with their tuners, arrival times,
 nodes, trial speeds and reports. It also runs the ledger's own policy, with its last options, for a fair comparison, and
 prints its assumptions.`,
+		Annotations: map[string]string{globalFlags: "ca " + globalLog},
 		Example: `  outbid replay .outbid
   outbid replay ledger.jsonl --policy-option interval=30s
   outbid replay ledger.jsonl --policy themis,drf

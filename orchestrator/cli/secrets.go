@@ -19,7 +19,8 @@ func (kc *keyCommands) tokenCommand() *cobra.Command {
 		Short: "Create tokens for users and tools",
 		Long: `A server that listens beyond loopback requires a token from every client. Tokens are in a file, one per line, which
 'outbid serve --tokens FILE' reads, and reads again when it changes: remove a line to revoke its token.`,
-		Example: "  outbid token new --file tokens --name ada",
+		Annotations: map[string]string{globalFlags: ""},
+		Example:     "  outbid token new --file tokens --name ada",
 	}, kc.tokenNewCommand())
 }
 
@@ -69,7 +70,8 @@ func (kc *keyCommands) tlsCommand() *cobra.Command {
 		Short: "Create certificates for the server",
 		Long: `A server that listens beyond loopback needs a certificate. Use one from your own authority, or create one with
 'outbid tls new'.`,
-		Example: "  outbid tls new --dir tls --host tuner.example.org",
+		Annotations: map[string]string{globalFlags: ""},
+		Example:     "  outbid tls new --dir tls --host tuner.example.org",
 	}, kc.tlsNewCommand())
 }
 

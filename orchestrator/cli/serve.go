@@ -42,7 +42,7 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
   outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tokens tokens --tls-cert tls/cert.pem --tls-key tls/key.pem`,
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Annotations:       map[string]string{ownInterrupts: "drains"},
+		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "ca " + globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.parse(cmd.Flags()); err != nil {
 				return err

@@ -36,9 +36,10 @@ func (sm *simCommands) simCommand() *cobra.Command {
 		extension = sm.edition.Sim()
 	}
 	cmd := &cobra.Command{
-		Use:   "sim",
-		Short: "Run a trace on a simulated cluster under one policy or several, and compare",
-		Long:  sm.simLong(extension.Help),
+		Use:         "sim",
+		Short:       "Run a trace on a simulated cluster under one policy or several, and compare",
+		Long:        sm.simLong(extension.Help),
+		Annotations: map[string]string{globalFlags: ""},
 		Example: cmp.Or(extension.Examples, `  outbid sim --cluster v100:12/4,a100:8/8 --trace jobs.csv --policy themis,fifo
   outbid sim --cluster cluster.yaml --trace jobs.jsonl --tenants vision,speech --load 1.5 -o json
   outbid sim --cluster cluster.yaml --trace jobs.jsonl --policy fifo --events events.jsonl --no-times -o json`),

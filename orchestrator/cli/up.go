@@ -115,7 +115,7 @@ Devices that have been free for 10 s, and for which no trial waits, are given to
   outbid up --data /srv/outbid --api 127.0.0.1:0 --ready-file ready.json`,
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Annotations:       map[string]string{ownInterrupts: "drains"},
+		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.parse(cmd.Flags()); err != nil {
 				return err

@@ -25,9 +25,10 @@ type programCommands struct {
 func (p *programCommands) versionCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this binary",
-		Long:  "Version prints the version of this binary. 'outbid doctor' compares it with those of the server and the workers.",
+		Use:         "version",
+		Short:       "Print the version of this binary",
+		Long:        "Version prints the version of this binary. 'outbid doctor' compares it with those of the server and the workers.",
+		Annotations: map[string]string{globalFlags: ""},
 		Example: `  outbid version
   outbid version -o json`,
 		Args:              exactArgs(),
@@ -74,6 +75,7 @@ func (p *programCommands) completionCommand() *cobra.Command {
 		Short: "Print a script that completes commands and names in the shell",
 		Long: `Completion prints a script for bash, zsh, fish or powershell. With it the shell completes commands, flags, and
 the names of the server's sweeps and trials.`,
+		Annotations: map[string]string{globalFlags: ""},
 		Example: `  source <(outbid completion bash)
   outbid completion zsh > "${fpath[1]}/_outbid"
   outbid completion fish > ~/.config/fish/completions/outbid.fish`,

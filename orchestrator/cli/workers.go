@@ -50,7 +50,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
   outbid worker --keys .outbid/keys --nats nats://127.0.0.1:4222 --name small --devices cpu:2`,
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Annotations:       map[string]string{ownInterrupts: "drains"},
+		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "ca " + globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wk.opts.tokenFile != "" {
 				return errJoinTokenGone("worker")
