@@ -15,7 +15,6 @@ var manyMethods = map[string]int{ //nolint:gochecknoglobals // a table of this t
 	"orchestrator/server.Server":             65,
 	"orchestrator/state.State":               60,
 	"orchestrator/state.foldContext":         55,
-	"orchestrator/api.service":               54,
 	"orchestrator/sim.World":                 49,
 	"orchestrator/cluster.Capacity":          41,
 	"orchestrator/policy.Planner":            41,

@@ -11,7 +11,7 @@ import (
 )
 
 // DeleteSweep implements the service.
-func (s *service) DeleteSweep(ctx context.Context, req *outbidv1.DeleteSweepRequest) (*outbidv1.DeleteSweepResponse, error) {
+func (s *sweepService) DeleteSweep(ctx context.Context, req *outbidv1.DeleteSweepRequest) (*outbidv1.DeleteSweepResponse, error) {
 	if req.GetSweep() == "" {
 		return nil, errNoSweep()
 	}

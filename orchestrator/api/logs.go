@@ -21,8 +21,14 @@ const lastLines = 500 * time.Millisecond
 // errEnded ends the reading of a followed log.
 var errEnded = errors.New("the followed sweep or trial has ended")
 
+// logService has the calls about the output of trials.
+type logService struct {
+	lookup
+	logs Logs
+}
+
 // StreamLogs implements the service.
-func (s *service) StreamLogs(
+func (s *logService) StreamLogs(
 	req *outbidv1.StreamLogsRequest, stream grpc.ServerStreamingServer[outbidv1.StreamLogsResponse],
 ) error {
 	if req.GetTail() < 0 {
@@ -63,7 +69,7 @@ func (s *service) StreamLogs(
 }
 
 // pastLogs sends the existing lines.
-func (s *service) pastLogs(
+func (s *logService) pastLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
 	if req.GetTail() == 0 {
@@ -74,7 +80,7 @@ func (s *service) pastLogs(
 }
 
 // tailLogs sends the last lines, and returns the position after them.
-func (s *service) tailLogs(
+func (s *logService) tailLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, known attempts,
 	send func(*outbidv1.StreamLogsResponse) error,
 ) (next uint64, err error) {
@@ -101,7 +107,7 @@ func (s *service) tailLogs(
 }
 
 // followLogs sends the existing lines, then new ones until ctx ends.
-func (s *service) followLogs(
+func (s *logService) followLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
 	from, known := uint64(0), attempts{}
@@ -115,7 +121,7 @@ func (s *service) followLogs(
 }
 
 // awaitEnd returns errEnded once the sweep or the trial has ended and its last lines have had time to arrive.
-func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) error {
+func (s *logService) awaitEnd(ctx context.Context, sweep string, trial *int32) error {
 	for {
 		_, _, next, err := s.control.Changes(sweep, JustVersion)
 		if err != nil {
@@ -141,7 +147,7 @@ func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) erro
 }
 
 // awaitLastLines waits for the last lines of a sweep or trial that has just ended, because they usually tell why it failed.
-func (s *service) awaitLastLines(ctx context.Context, sweep string, trial *int32) error {
+func (s *logService) awaitLastLines(ctx context.Context, sweep string, trial *int32) error {
 	var ended *timestamppb.Timestamp
 	if trial != nil {
 		t, err := s.control.Trial(sweep, *trial)
@@ -174,7 +180,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (s *service) hasEnded(sweep string, trial *int32) (bool, error) {
+func (s *logService) hasEnded(sweep string, trial *int32) (bool, error) {
 	if trial != nil {
 		t, err := s.control.Trial(sweep, *trial)
 		return trialEnded(t.GetState()), err

@@ -22,7 +22,7 @@ const (
 )
 
 // PreviewSweep implements the service.
-func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRequest) (
+func (s *sweepService) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRequest) (
 	*outbidv1.PreviewSweepResponse, error,
 ) {
 	if seconds := req.GetStepSeconds(); seconds < 0 || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
@@ -36,7 +36,7 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 		return nil, err
 	}
 	if who := caller(ctx); !who.Role.isReadOnly() { // a viewer may not learn which secrets exist
-		if err := s.checkSecrets(checked); err != nil {
+		if err := s.secrets.checkSecrets(checked); err != nil {
 			return nil, err
 		}
 	}

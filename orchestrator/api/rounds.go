@@ -12,8 +12,11 @@ const (
 	maxRounds     = 1000
 )
 
+// roundService has the calls about the rounds of the policy and its prices.
+type roundService struct{ control Control }
+
 // GetRound implements the service.
-func (s *service) GetRound(ctx context.Context, req *outbidv1.GetRoundRequest) (*outbidv1.GetRoundResponse, error) {
+func (s *roundService) GetRound(ctx context.Context, req *outbidv1.GetRoundRequest) (*outbidv1.GetRoundResponse, error) {
 	r, err := s.control.Round(ctx, req.GetRound())
 	if err != nil {
 		return nil, err
@@ -23,7 +26,7 @@ func (s *service) GetRound(ctx context.Context, req *outbidv1.GetRoundRequest) (
 }
 
 // ListRounds implements the service.
-func (s *service) ListRounds(ctx context.Context, req *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
+func (s *roundService) ListRounds(ctx context.Context, req *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
 	limit := int(req.GetLimit())
 	switch {
 	case limit < 0 || limit > maxRounds:
@@ -42,12 +45,12 @@ func (s *service) ListRounds(ctx context.Context, req *outbidv1.ListRoundsReques
 }
 
 // GetPrices implements the service.
-func (s *service) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*outbidv1.GetPricesResponse, error) {
+func (s *roundService) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*outbidv1.GetPricesResponse, error) {
 	return &outbidv1.GetPricesResponse{Policy: s.control.Info().GetPolicy(), Prices: s.control.Prices()}, nil
 }
 
 // redact removes the sweeps of other tenants and their bids.
-func (s *service) redact(ctx context.Context, r *outbidv1.Round) {
+func (s *roundService) redact(ctx context.Context, r *outbidv1.Round) {
 	who := caller(ctx)
 	hidden := func(id string) bool {
 		sweep, err := s.control.Sweep(id)

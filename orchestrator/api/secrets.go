@@ -31,8 +31,11 @@ type Secrets interface {
 	Delete(ctx context.Context, tenant, name string) error
 }
 
+// secretService has the calls about the secrets of tenants. Its field is nil if the server does not store secrets.
+type secretService struct{ secrets Secrets }
+
 // SetSecret implements the service.
-func (s *service) SetSecret(ctx context.Context, req *outbidv1.SetSecretRequest) (*outbidv1.SetSecretResponse, error) {
+func (s *secretService) SetSecret(ctx context.Context, req *outbidv1.SetSecretRequest) (*outbidv1.SetSecretResponse, error) {
 	tenant, err := s.secretsOf(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func checkSecret(name, value string) error {
 }
 
 // ListSecrets implements the service.
-func (s *service) ListSecrets(ctx context.Context, req *outbidv1.ListSecretsRequest) (*outbidv1.ListSecretsResponse, error) {
+func (s *secretService) ListSecrets(ctx context.Context, req *outbidv1.ListSecretsRequest) (*outbidv1.ListSecretsResponse, error) {
 	tenant, err := s.secretsOf(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func (s *service) ListSecrets(ctx context.Context, req *outbidv1.ListSecretsRequ
 }
 
 // DeleteSecret implements the service.
-func (s *service) DeleteSecret(ctx context.Context, req *outbidv1.DeleteSecretRequest) (*outbidv1.DeleteSecretResponse, error) {
+func (s *secretService) DeleteSecret(ctx context.Context, req *outbidv1.DeleteSecretRequest) (*outbidv1.DeleteSecretResponse, error) {
 	tenant, err := s.secretsOf(ctx, req.GetTenant())
 	if err != nil {
 		return nil, err
@@ -96,7 +99,7 @@ func (s *service) DeleteSecret(ctx context.Context, req *outbidv1.DeleteSecretRe
 }
 
 // secretsOf returns the tenant of a request about secrets. The caller must belong to it.
-func (s *service) secretsOf(ctx context.Context, tenant string) (string, error) {
+func (s *secretService) secretsOf(ctx context.Context, tenant string) (string, error) {
 	who := caller(ctx)
 	switch {
 	case tenant == "" && who.Tenant != AnyTenant:
@@ -121,7 +124,7 @@ func secretMessage(i secrets.Info) *outbidv1.Secret {
 }
 
 // checkSecrets returns an error that names the first secret of a spec that its tenant does not have.
-func (s *service) checkSecrets(sp *outbidv1.SweepSpec) error {
+func (s *secretService) checkSecrets(sp *outbidv1.SweepSpec) error {
 	wanted, tenant := spec.Secrets(sp), tenantOf(sp)
 	for _, variable := range slices.Sorted(maps.Keys(wanted)) {
 		if name := wanted[variable]; s.secrets == nil || !s.secrets.Has(tenant, name) {

@@ -120,12 +120,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.ForceServerCodecV2(newWireCodec()))
-	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
-		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control), workers: cfg.Workers, secrets: cfg.Secrets, verify: cfg.Verify, throttle: bound,
-		alone:   cfg.Alone,
-		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
-	})
+	outbidv1.RegisterOutbidServiceServer(s.grpc, newService(cfg, s.blobs, bound))
 	if err := s.open(i); err != nil {
 		stop()
 		return nil, err

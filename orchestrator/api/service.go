@@ -14,30 +14,93 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// service implements the gRPC service: it checks requests and passes them to Control.
+// service implements the gRPC service: it checks requests and passes them to Control. Each part owns the calls of an area.
 type service struct {
-	outbidv1.UnimplementedOutbidServiceServer
-	control Control
+	// Without a default implementation, the compiler finds calls that no part implements.
+	outbidv1.UnsafeOutbidServiceServer
+	sweepService
+	clusterService
+	storeService
+	logService
+	roundService
+	secretService
+	workerService
+	tenantService
+}
+
+// newService returns the service of a server. verify is nil if it cannot check the files of the server.
+func newService(cfg Config, blobs *blobBook, bound *throttle) *service {
+	all := lookup{cfg.Control}
+	s := &service{
+		clusterService: clusterService{control: cfg.Control, verify: cfg.Verify},
+		storeService:   storeService{lookup: all, store: cfg.Store, blobs: blobs},
+		logService:     logService{lookup: all, logs: cfg.Logs},
+		roundService:   roundService{cfg.Control},
+		secretService:  secretService{cfg.Secrets},
+		workerService:  workerService{cfg.Workers},
+		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
+	}
+	s.sweepService = sweepService{
+		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control),
+		secrets: &s.secretService, tenants: &s.tenantService, throttle: bound, alone: cfg.Alone,
+		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
+	}
+	return s
+}
+
+// lookup finds the sweep or trial that a request names.
+type lookup struct{ control Control }
+
+// sweep returns the sweep that a request names.
+func (l *lookup) sweep(id string) (*outbidv1.Sweep, error) {
+	if id == "" {
+		return nil, errNoSweep()
+	}
+	return l.control.Sweep(id)
+}
+
+func errNoSweep() error {
+	return fieldError("sweep", `is empty; give a sweep's id such as "digits-1"`)
+}
+
+func (l *lookup) trials(sweep, order string, from, n int) ([]*outbidv1.Trial, error) {
+	if order == "best" {
+		return l.control.BestTrials(sweep, n, from)
+	}
+	return l.control.Trials(sweep, int32(from), n)
+}
+
+// trial returns the trial that a request names.
+func (l *lookup) trial(sweep string, n int32) (*outbidv1.Trial, error) {
+	if sweep == "" {
+		return nil, errNoSweep()
+	}
+	if n < 0 {
+		return nil, fieldError("trial", "%d is below 0; trials count from 0", n)
+	}
+	return l.control.Trial(sweep, n)
+}
+
+// sweepService has the calls about sweeps and their trials.
+type sweepService struct {
+	lookup
 	store   objects.Store
 	logs    Logs
-	limits  *Limits
 	logger  *slog.Logger
 	blobs   *blobBook
 	feeds   *feeds
-	workers Workers
-	secrets Secrets
+	secrets *secretService
+	tenants *tenantService
 	// throttle limits the sweeps that each tenant submits in a minute.
 	throttle *throttle
 	// alone reports whether no further nodes can join.
 	alone func() bool
 	// maxSpec returns the maximum size of a sweep's spec in bytes.
 	maxSpec func() int
-	// verify checks every file that the server can rebuild; it may be nil.
-	verify func(context.Context)
 }
 
 // ListSweeps implements the service.
-func (s *service) ListSweeps(ctx context.Context, req *outbidv1.ListSweepsRequest) (
+func (s *sweepService) ListSweeps(ctx context.Context, req *outbidv1.ListSweepsRequest) (
 	*outbidv1.ListSweepsResponse, error,
 ) {
 	size, err := pageSize(req.GetPageSize())
@@ -70,7 +133,7 @@ func (s *service) ListSweeps(ctx context.Context, req *outbidv1.ListSweepsReques
 }
 
 // GetSweep implements the service.
-func (s *service) GetSweep(_ context.Context, req *outbidv1.GetSweepRequest) (*outbidv1.GetSweepResponse, error) {
+func (s *sweepService) GetSweep(_ context.Context, req *outbidv1.GetSweepRequest) (*outbidv1.GetSweepResponse, error) {
 	sweep, err := s.sweep(req.GetSweep())
 	if err != nil {
 		return nil, err
@@ -78,20 +141,8 @@ func (s *service) GetSweep(_ context.Context, req *outbidv1.GetSweepRequest) (*o
 	return &outbidv1.GetSweepResponse{Sweep: sweep}, nil
 }
 
-// sweep returns the sweep that a request names.
-func (s *service) sweep(id string) (*outbidv1.Sweep, error) {
-	if id == "" {
-		return nil, errNoSweep()
-	}
-	return s.control.Sweep(id)
-}
-
-func errNoSweep() error {
-	return fieldError("sweep", `is empty; give a sweep's id such as "digits-1"`)
-}
-
 // ListTrials implements the service.
-func (s *service) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequest) (
+func (s *sweepService) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequest) (
 	*outbidv1.ListTrialsResponse, error,
 ) {
 	if req.GetSweep() == "" {
@@ -125,15 +176,8 @@ func (s *service) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequest)
 	return resp, nil
 }
 
-func (s *service) trials(sweep, order string, from, n int) ([]*outbidv1.Trial, error) {
-	if order == "best" {
-		return s.control.BestTrials(sweep, n, from)
-	}
-	return s.control.Trials(sweep, int32(from), n)
-}
-
 // GetTrial implements the service.
-func (s *service) GetTrial(_ context.Context, req *outbidv1.GetTrialRequest) (*outbidv1.GetTrialResponse, error) {
+func (s *sweepService) GetTrial(_ context.Context, req *outbidv1.GetTrialRequest) (*outbidv1.GetTrialResponse, error) {
 	trial, err := s.trial(req.GetSweep(), req.GetTrial())
 	if err != nil {
 		return nil, err
@@ -141,19 +185,8 @@ func (s *service) GetTrial(_ context.Context, req *outbidv1.GetTrialRequest) (*o
 	return &outbidv1.GetTrialResponse{Trial: trial}, nil
 }
 
-// trial returns the trial that a request names.
-func (s *service) trial(sweep string, n int32) (*outbidv1.Trial, error) {
-	if sweep == "" {
-		return nil, errNoSweep()
-	}
-	if n < 0 {
-		return nil, fieldError("trial", "%d is below 0; trials count from 0", n)
-	}
-	return s.control.Trial(sweep, n)
-}
-
 // ControlSweep implements the service.
-func (s *service) ControlSweep(ctx context.Context, req *outbidv1.ControlSweepRequest) (
+func (s *sweepService) ControlSweep(ctx context.Context, req *outbidv1.ControlSweepRequest) (
 	*outbidv1.ControlSweepResponse, error,
 ) {
 	if req.GetSweep() == "" {
@@ -173,13 +206,8 @@ func (s *service) ControlSweep(ctx context.Context, req *outbidv1.ControlSweepRe
 	return &outbidv1.ControlSweepResponse{Sweep: sweep}, nil
 }
 
-// ListNodes implements the service. Devices are shared, so every caller sees which trials hold them.
-func (s *service) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
-	return &outbidv1.ListNodesResponse{Nodes: s.control.Nodes()}, nil
-}
-
 // AskTrial implements the service.
-func (s *service) AskTrial(ctx context.Context, req *outbidv1.AskTrialRequest) (*outbidv1.AskTrialResponse, error) {
+func (s *sweepService) AskTrial(ctx context.Context, req *outbidv1.AskTrialRequest) (*outbidv1.AskTrialResponse, error) {
 	if req.GetSweep() == "" {
 		return nil, errNoSweep()
 	}
@@ -190,7 +218,7 @@ func (s *service) AskTrial(ctx context.Context, req *outbidv1.AskTrialRequest) (
 }
 
 // TellTrial implements the service.
-func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest) (
+func (s *sweepService) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest) (
 	*outbidv1.TellTrialResponse, error,
 ) {
 	if req.GetSweep() == "" {
@@ -212,18 +240,6 @@ func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest)
 	first, _, _ := strings.Cut(strings.TrimSpace(req.GetError()), "\n")
 	req.Error = sanitize.Line(first, limits.Detail)
 	return s.control.Tell(ctx, req)
-}
-
-// GetServerInfo implements the service.
-func (s *service) GetServerInfo(ctx context.Context, req *outbidv1.GetServerInfoRequest) (
-	*outbidv1.GetServerInfoResponse, error,
-) {
-	if req.GetThorough() && s.verify != nil {
-		s.verify(ctx)
-	}
-	resp, who := proto.CloneOf(s.control.Info()), caller(ctx)
-	resp.Caller = &outbidv1.Caller{Name: who.Name, Tenant: who.Tenant, Role: string(who.Role), Local: who.local}
-	return resp, nil
 }
 
 // sweepEnded reports whether a sweep has ended. It continues only if a user extends it.

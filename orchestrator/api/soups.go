@@ -29,7 +29,7 @@ const (
 
 // PutSoup implements the service. The store writes the soup atomically, and the ledger names it afterwards. If the
 // server crashes in between, the garbage collector deletes the file, just like a lost checkpoint.
-func (s *service) PutSoup(stream grpc.ClientStreamingServer[outbidv1.PutSoupRequest, outbidv1.PutSoupResponse]) error {
+func (s *storeService) PutSoup(stream grpc.ClientStreamingServer[outbidv1.PutSoupRequest, outbidv1.PutSoupResponse]) error {
 	ctx := stream.Context()
 	first, err := stream.Recv()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -65,7 +65,7 @@ func (s *service) PutSoup(stream grpc.ClientStreamingServer[outbidv1.PutSoupRequ
 
 // checkSoup rejects an invalid soup. A soup is an average of checkpoints that the sweep keeps, so it cannot be larger
 // than they are.
-func (s *service) checkSoup(sweep *outbidv1.Sweep, soup *outbidv1.Soup) error {
+func (s *storeService) checkSoup(sweep *outbidv1.Sweep, soup *outbidv1.Soup) error {
 	sum, err := hex.DecodeString(soup.GetSha256())
 	switch {
 	case err != nil || len(sum) != sha256.Size || soup.GetSha256() != hex.EncodeToString(sum):
@@ -169,7 +169,7 @@ func (f *soupFile) nextPiece() error {
 }
 
 // GetSoup implements the service.
-func (s *service) GetSoup(req *outbidv1.GetSoupRequest, stream grpc.ServerStreamingServer[outbidv1.GetSoupResponse]) error {
+func (s *storeService) GetSoup(req *outbidv1.GetSoupRequest, stream grpc.ServerStreamingServer[outbidv1.GetSoupResponse]) error {
 	sweep, err := s.sweep(req.GetSweep())
 	if err != nil {
 		return err

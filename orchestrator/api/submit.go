@@ -19,7 +19,7 @@ import (
 const maxKey = 200
 
 // SubmitSweep implements the service.
-func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequest) (
+func (s *sweepService) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequest) (
 	*outbidv1.SubmitSweepResponse, error,
 ) {
 	who := caller(ctx)
@@ -27,7 +27,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkSecrets(checked); err != nil {
+	if err := s.secrets.checkSecrets(checked); err != nil {
 		return nil, err
 	}
 	if why := s.control.Impossible(checked); why != "" && s.alone() {
@@ -54,7 +54,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		key = who.Name + "/" + key
 	}
 	tenant := tenantOf(checked)
-	if err := s.logs.Reserve(ctx, tenant, s.limitOf(tenant).LogBytes); err != nil {
+	if err := s.logs.Reserve(ctx, tenant, s.tenants.limitOf(tenant).LogBytes); err != nil {
 		// Training is possible without logs.
 		s.logger.WarnContext(ctx, "no room is left for the output of trials", "tenant", tenant, "err", err)
 	}
@@ -81,7 +81,7 @@ func drawSeed(t *outbidv1.Tuner, draw func() uint32) {
 }
 
 // prepare returns a copy of the caller's spec, with defaults, after checking it.
-func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, error) {
+func (s *sweepService) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, error) {
 	if sent == nil {
 		return nil, fieldError("spec", "is missing")
 	}
@@ -100,7 +100,7 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 		return nil, status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
 			who.Name, who.Tenant, own.GetTenant())
 	}
-	if err := checkWeight(s.limitOf(own.GetTenant()), who, own.GetTenant(), own.GetWeight()); err != nil {
+	if err := checkWeight(s.tenants.limitOf(own.GetTenant()), who, own.GetTenant(), own.GetWeight()); err != nil {
 		return nil, err
 	}
 	if len(own.GetTuner().GetPlugin().GetCommand()) > 0 && who.Role != RoleAdmin {
@@ -112,7 +112,7 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 }
 
 // checkBlob checks that the function of a sweep is in the store.
-func (s *service) checkBlob(ctx context.Context, f *outbidv1.Function) error {
+func (s *sweepService) checkBlob(ctx context.Context, f *outbidv1.Function) error {
 	_, err := s.store.Stat(ctx, objects.BlobKey(f.GetBlob()))
 	if errors.Is(err, objects.ErrNotFound) {
 		return fieldError("function.blob", "there is no function %s on this server; send it with PutBlob first", f.GetBlob())
@@ -124,7 +124,7 @@ func (s *service) checkBlob(ctx context.Context, f *outbidv1.Function) error {
 }
 
 // ExtendSweep implements the service. Control has the old spec, so it checks the new one.
-func (s *service) ExtendSweep(ctx context.Context, req *outbidv1.ExtendSweepRequest) (
+func (s *sweepService) ExtendSweep(ctx context.Context, req *outbidv1.ExtendSweepRequest) (
 	*outbidv1.ExtendSweepResponse, error,
 ) {
 	if req.GetSweep() == "" {

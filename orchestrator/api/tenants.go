@@ -24,8 +24,16 @@ func (i *interceptor) member(who Principal) Principal {
 	return who
 }
 
+// tenantService has the calls about tenants. It knows their limits and how much of them is used.
+type tenantService struct {
+	control  Control
+	limits   *Limits
+	blobs    *blobBook
+	throttle *throttle
+}
+
 // SetTenant implements the service.
-func (s *service) SetTenant(ctx context.Context, req *outbidv1.SetTenantRequest) (*outbidv1.SetTenantResponse, error) {
+func (s *tenantService) SetTenant(ctx context.Context, req *outbidv1.SetTenantRequest) (*outbidv1.SetTenantResponse, error) {
 	if err := checkTenant(req.GetTenant()); err != nil {
 		return nil, err
 	}
@@ -37,7 +45,7 @@ func (s *service) SetTenant(ctx context.Context, req *outbidv1.SetTenantRequest)
 }
 
 // GetTenant implements the service.
-func (s *service) GetTenant(ctx context.Context, req *outbidv1.GetTenantRequest) (*outbidv1.GetTenantResponse, error) {
+func (s *tenantService) GetTenant(ctx context.Context, req *outbidv1.GetTenantRequest) (*outbidv1.GetTenantResponse, error) {
 	if req.GetTenant() == "" {
 		return nil, fieldError("tenant", "is empty; give a tenant's name")
 	}
@@ -49,7 +57,7 @@ func (s *service) GetTenant(ctx context.Context, req *outbidv1.GetTenantRequest)
 }
 
 // ListTenants implements the service.
-func (s *service) ListTenants(ctx context.Context, _ *outbidv1.ListTenantsRequest) (*outbidv1.ListTenantsResponse, error) {
+func (s *tenantService) ListTenants(ctx context.Context, _ *outbidv1.ListTenantsRequest) (*outbidv1.ListTenantsResponse, error) {
 	who := caller(ctx)
 	all := slices.DeleteFunc(s.control.TenantStates(), func(t *outbidv1.TenantState) bool { return !who.owns(t.GetTenant().GetName()) })
 	for _, t := range all {
@@ -61,7 +69,7 @@ func (s *service) ListTenants(ctx context.Context, _ *outbidv1.ListTenantsReques
 }
 
 // RemoveTenant implements the service.
-func (s *service) RemoveTenant(ctx context.Context, req *outbidv1.RemoveTenantRequest) (*outbidv1.RemoveTenantResponse, error) {
+func (s *tenantService) RemoveTenant(ctx context.Context, req *outbidv1.RemoveTenantRequest) (*outbidv1.RemoveTenantResponse, error) {
 	if req.GetTenant() == "" {
 		return nil, fieldError("tenant", "is empty; give a tenant's name")
 	}
@@ -75,7 +83,7 @@ func noTenant(name string) error {
 	return fmt.Errorf("%w: there is no tenant %q", state.ErrNotFound, name)
 }
 
-func (s *service) tenant(ctx context.Context, name string) (*outbidv1.TenantState, error) {
+func (s *tenantService) tenant(ctx context.Context, name string) (*outbidv1.TenantState, error) {
 	for _, t := range s.control.TenantStates() {
 		if t.GetTenant().GetName() == name {
 			return t, s.showLimits(ctx, t)
@@ -124,7 +132,9 @@ func checkTenantLimits(l *outbidv1.TenantLimits) error {
 }
 
 // limitOf calls LimitOf with the service's limits file.
-func (s *service) limitOf(tenant string) limits.Tenant { return LimitOf(s.control, s.limits, tenant) }
+func (s *tenantService) limitOf(tenant string) limits.Tenant {
+	return LimitOf(s.control, s.limits, tenant)
+}
 
 // LimitOf returns a tenant's limits: its own settings, and the limits file for the others.
 func LimitOf(control interface {

@@ -26,8 +26,15 @@ const (
 	pieceBytes = 256 << 10
 )
 
+// storeService moves functions, checkpoints and soups between clients and the store.
+type storeService struct {
+	lookup
+	store objects.Store
+	blobs *blobBook
+}
+
 // PutBlob implements the service.
-func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequest, outbidv1.PutBlobResponse]) error {
+func (s *storeService) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequest, outbidv1.PutBlobResponse]) error {
 	who := caller(stream.Context())
 	up, err := s.blobs.begin(stream.Context(), who)
 	if err != nil {
@@ -87,7 +94,7 @@ func receiveBlob(
 }
 
 // keepBlob stores a blob unless the store has it.
-func (s *service) keepBlob(ctx context.Context, sha string, f io.ReadSeeker, size int64) error {
+func (s *storeService) keepBlob(ctx context.Context, sha string, f io.ReadSeeker, size int64) error {
 	if info, err := s.store.Stat(ctx, objects.BlobKey(sha)); err == nil && info.Size == size {
 		return nil
 	}
@@ -101,7 +108,7 @@ func (s *service) keepBlob(ctx context.Context, sha string, f io.ReadSeeker, siz
 }
 
 // GetCheckpoint implements the service.
-func (s *service) GetCheckpoint(
+func (s *storeService) GetCheckpoint(
 	req *outbidv1.GetCheckpointRequest, stream grpc.ServerStreamingServer[outbidv1.GetCheckpointResponse],
 ) error {
 	trial, err := s.trial(req.GetSweep(), req.GetTrial())
@@ -129,7 +136,7 @@ func (s *service) GetCheckpoint(
 	})
 }
 
-func (s *service) chooseCheckpoint(t *outbidv1.Trial, req *outbidv1.GetCheckpointRequest) (*outbidv1.Checkpoint, error) {
+func (s *storeService) chooseCheckpoint(t *outbidv1.Trial, req *outbidv1.GetCheckpointRequest) (*outbidv1.Checkpoint, error) {
 	if req.Step != nil || !req.GetBest() {
 		return pickCheckpoint(t, req.Step)
 	}
@@ -190,7 +197,7 @@ func sendPieces(r io.Reader, what, sha string, send func(first bool, data []byte
 }
 
 // ListReports implements the service.
-func (s *service) ListReports(
+func (s *sweepService) ListReports(
 	req *outbidv1.ListReportsRequest, stream grpc.ServerStreamingServer[outbidv1.ListReportsResponse],
 ) error {
 	if _, err := s.sweep(req.GetSweep()); err != nil {
@@ -220,13 +227,4 @@ func (s *service) ListReports(
 		return err
 	}
 	return stream.Send(chunk)
-}
-
-// ReadLedger implements the service.
-func (s *service) ReadLedger(
-	req *outbidv1.ReadLedgerRequest, stream grpc.ServerStreamingServer[outbidv1.ReadLedgerResponse],
-) error {
-	return s.control.Ledger(stream.Context(), max(1, req.GetFromSeq()), func(b *outbidv1.Batch) error {
-		return stream.Send(&outbidv1.ReadLedgerResponse{Batch: b})
-	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // showLimits adds a tenant's limits, with its use of each.
-func (s *service) showLimits(ctx context.Context, t *outbidv1.TenantState) error {
+func (s *tenantService) showLimits(ctx context.Context, t *outbidv1.TenantState) error {
 	name, use := t.GetTenant().GetName(), t.GetUse()
 	streams, submits := s.throttle.use(name)
 	use.Streams, use.Submits = int32(streams), int32(submits)

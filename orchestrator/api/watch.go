@@ -11,7 +11,7 @@ import (
 )
 
 // WatchSweep implements the service.
-func (s *service) WatchSweep(
+func (s *sweepService) WatchSweep(
 	req *outbidv1.WatchSweepRequest, stream grpc.ServerStreamingServer[outbidv1.WatchSweepResponse],
 ) error {
 	if req.GetSweep() == "" {

@@ -35,8 +35,11 @@ func errNoWorkers() error {
 	return status.Error(codes.Unimplemented, "this server does not admit or remove workers")
 }
 
+// workerService lets workers join and leave the cluster.
+type workerService struct{ workers Workers }
+
 // NewWorkerToken implements the service.
-func (s *service) NewWorkerToken(ctx context.Context, req *outbidv1.NewWorkerTokenRequest) (
+func (s *workerService) NewWorkerToken(ctx context.Context, req *outbidv1.NewWorkerTokenRequest) (
 	*outbidv1.NewWorkerTokenResponse, error,
 ) {
 	if err := bus.CheckToken("node", req.GetNode()); err != nil {
@@ -60,7 +63,7 @@ func (s *service) NewWorkerToken(ctx context.Context, req *outbidv1.NewWorkerTok
 }
 
 // JoinWorker implements the service.
-func (s *service) JoinWorker(ctx context.Context, req *outbidv1.JoinWorkerRequest) (
+func (s *workerService) JoinWorker(ctx context.Context, req *outbidv1.JoinWorkerRequest) (
 	*outbidv1.JoinWorkerResponse, error,
 ) {
 	if !identity.IsKey(req.GetPublicKey()) {
@@ -77,7 +80,7 @@ func (s *service) JoinWorker(ctx context.Context, req *outbidv1.JoinWorkerReques
 }
 
 // RemoveWorker implements the service.
-func (s *service) RemoveWorker(ctx context.Context, req *outbidv1.RemoveWorkerRequest) (
+func (s *workerService) RemoveWorker(ctx context.Context, req *outbidv1.RemoveWorkerRequest) (
 	*outbidv1.RemoveWorkerResponse, error,
 ) {
 	if err := bus.CheckToken("node", req.GetNode()); err != nil {

@@ -1,0 +1,43 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// clusterService has the calls about the server, its nodes and its ledger.
+type clusterService struct {
+	control Control
+	// verify checks every file that the server can rebuild; it may be nil.
+	verify func(context.Context)
+}
+
+// ListNodes implements the service. Devices are shared, so every caller sees which trials hold them.
+func (s *clusterService) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
+	return &outbidv1.ListNodesResponse{Nodes: s.control.Nodes()}, nil
+}
+
+// GetServerInfo implements the service.
+func (s *clusterService) GetServerInfo(ctx context.Context, req *outbidv1.GetServerInfoRequest) (
+	*outbidv1.GetServerInfoResponse, error,
+) {
+	if req.GetThorough() && s.verify != nil {
+		s.verify(ctx)
+	}
+	resp, who := proto.CloneOf(s.control.Info()), caller(ctx)
+	resp.Caller = &outbidv1.Caller{Name: who.Name, Tenant: who.Tenant, Role: string(who.Role), Local: who.local}
+	return resp, nil
+}
+
+// ReadLedger implements the service.
+func (s *clusterService) ReadLedger(
+	req *outbidv1.ReadLedgerRequest, stream grpc.ServerStreamingServer[outbidv1.ReadLedgerResponse],
+) error {
+	return s.control.Ledger(stream.Context(), max(1, req.GetFromSeq()), func(b *outbidv1.Batch) error {
+		return stream.Send(&outbidv1.ReadLedgerResponse{Batch: b})
+	})
+}
