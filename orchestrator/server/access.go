@@ -43,14 +43,23 @@ func workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, 
 	return store, "the server's", err
 }
 
+// storeAccess is the store of a server, and how workers access its objects.
+type storeAccess struct {
+	log   *slog.Logger
+	store objects.Store
+	// signer gives workers access to single objects. objects does it for a store that cannot sign, or is nil.
+	signer  objects.Signer
+	objects *objects.Handler
+}
+
 // openAccess sets up signed access to objects: by the store itself, or through the API for a store that cannot sign.
-func (s *Server) openAccess(base string) {
-	if signer, ok := s.store.(objects.Signer); ok {
-		s.signer = signer
+func (a *storeAccess) openAccess(base string) {
+	if signer, ok := a.store.(objects.Signer); ok {
+		a.signer = signer
 		return
 	}
-	s.objects = objects.NewHandler(s.store, base)
-	s.signer = s.objects
+	a.objects = objects.NewHandler(a.store, base)
+	a.signer = a.objects
 }
 
 // ownStore returns the checkpoint store of a worker in this process: the store itself, within the tenant's limits.

@@ -227,4 +227,4 @@ func NodeName() string {
 }
 
 // note sends a message to the user who starts the server.
-func (s *Server) note(format string, args ...any) { s.cfg.Note(fmt.Sprintf(format, args...)) }
+func (c *Config) note(format string, args ...any) { c.Note(fmt.Sprintf(format, args...)) }

@@ -17,30 +17,30 @@ const followEvery = 5 * time.Second
 // followLedger keeps this machine's history of reports up to date while another server leads, so that a takeover does
 // not wait for it. If a newer version leads, this one can no longer take over, and followLedger calls give with a
 // state.ErrNewer. The returned function stops following.
-func (s *Server) followLedger(ctx context.Context, give func(error)) (stop func()) {
+func (ld *leadership) followLedger(ctx context.Context, give func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		switch err := s.follow(ctx); {
+		switch err := ld.follow(ctx); {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, state.ErrNewer):
 			give(err)
 		default:
-			s.log.Warn("the history of reports cannot follow the leader; a takeover will take longer", "err", err)
+			ld.log.Warn("the history of reports cannot follow the leader; a takeover will take longer", "err", err)
 		}
 	})
 	return func() { cancel(); done.Wait() }
 }
 
-func (s *Server) follow(ctx context.Context) (err error) {
-	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.cfg.NATS.Replicas, Logger: s.log})
+func (ld *leadership) follow(ctx context.Context) (err error) {
+	record, err := ledger.OpenJetStream(ctx, ld.nc, ledger.Config{Replicas: ld.cfg.NATS.Replicas, Logger: ld.log})
 	if err == nil {
-		err = acceptGivenUp(ctx, s.nc, record)
+		err = acceptGivenUp(ctx, ld.nc, record)
 	}
 	if err != nil {
 		return err
 	}
-	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"), s.log)
+	reports, err := openReportLog(filepath.Join(ld.cfg.Data, "history"), ld.log)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,78 +19,89 @@ import (
 // the same NATS, NATS's own count of messages, and the newest snapshot. Lost batches are given up only if an operator
 // requests it.
 
+// ledgerGuard compares the ledger with other records when a server starts, and keeps one of these records.
+type ledgerGuard struct {
+	cfg *Config
+	log *slog.Logger
+	nc  *nats.Conn
+	end *ledgerEnd
+	// notes are stored for later leaders. lost are the batches of the ledger that were given up.
+	notes *bus.Notes
+	lost  []ledger.Hole
+}
+
 // checkLedger returns a *ledger.DamageError if the ledger has lost batches that were not given up.
-func (s *Server) checkLedger(ctx context.Context, record *ledger.JetStream) error {
-	notes, err := bus.OpenNotes(ctx, s.nc, s.cfg.NATS.Replicas)
+func (g *ledgerGuard) checkLedger(ctx context.Context, record *ledger.JetStream) error {
+	notes, err := bus.OpenNotes(ctx, g.nc, g.cfg.NATS.Replicas)
 	if err != nil {
 		return err
 	}
-	s.notes = notes
-	if s.cfg.AcceptLedgerLoss { // ignore snapshots beyond the end
+	g.notes = notes
+	if g.cfg.AcceptLedgerLoss { // ignore snapshots beyond the end
 		record.Accept(nil)
 	}
-	if err := s.checkHoles(ctx, record); err != nil {
+	if err := g.checkHoles(ctx, record); err != nil {
 		return err
 	}
 	last, err := record.Last(ctx)
 	if err != nil {
 		return err
 	}
-	far := s.farMark(ctx)
+	far := g.farMark(ctx)
 	for _, known := range []struct {
 		mark mark
 		when string
-	}{{s.reports.end.current(), "when it was last open here"}, {far, "when an orchestrator last led"}} {
+	}{{g.end.current(), "when it was last open here"}, {far, "when an orchestrator last led"}} {
 		err := known.mark.check(ctx, record, last, known.when)
 		damage, lost := errors.AsType[*ledger.DamageError](err)
 		switch {
 		case err == nil:
-		case lost && s.cfg.AcceptLedgerLoss:
-			s.log.Error("the ledger has lost its end, which is given up because of --accept-ledger-loss", "ends_at", last, "reason", damage.Reason)
+		case lost && g.cfg.AcceptLedgerLoss:
+			g.log.Error("the ledger has lost its end, which is given up because of --accept-ledger-loss", "ends_at", last, "reason", damage.Reason)
 		default:
 			return err
 		}
 	}
-	if s.cfg.AcceptLedgerLoss {
-		return s.reports.end.reset(last)
+	if g.cfg.AcceptLedgerLoss {
+		return g.end.reset(last)
 	}
 	return nil
 }
 
 // farMark returns the mark of the ledger's end in NATS. It ignores an unreadable mark.
-func (s *Server) farMark(ctx context.Context) mark {
-	data, err := s.notes.Get(ctx, bus.NoteLedgerEnd)
+func (g *ledgerGuard) farMark(ctx context.Context) mark {
+	data, err := g.notes.Get(ctx, bus.NoteLedgerEnd)
 	if err != nil {
-		s.log.Warn("the mark of the ledger's end cannot be read from NATS", "err", err)
+		g.log.Warn("the mark of the ledger's end cannot be read from NATS", "err", err)
 	}
 	m, _ := parseMark(data)
 	return m
 }
 
 // checkHoles finds batches that NATS counts but does not have. It gives them up if the configuration says so.
-func (s *Server) checkHoles(ctx context.Context, record *ledger.JetStream) error {
+func (g *ledgerGuard) checkHoles(ctx context.Context, record *ledger.JetStream) error {
 	holes, err := record.Holes(ctx)
 	if err != nil || len(holes) == 0 {
 		return err
 	}
-	if s.lost, err = givenUp(ctx, s.notes); err != nil {
+	if g.lost, err = givenUp(ctx, g.notes); err != nil {
 		return err
 	}
-	if fresh := ledger.Without(holes, s.lost); len(fresh) > 0 {
-		if !s.cfg.AcceptLedgerLoss {
+	if fresh := ledger.Without(holes, g.lost); len(fresh) > 0 {
+		if !g.cfg.AcceptLedgerLoss {
 			return &ledger.DamageError{Seq: fresh[0].From, Reason: fmt.Sprintf("NATS has lost %s", ledger.HolesText(fresh))}
 		}
-		s.log.Error("NATS has lost batches of the ledger, which are given up because of --accept-ledger-loss", "lost", ledger.HolesText(fresh))
+		g.log.Error("NATS has lost batches of the ledger, which are given up because of --accept-ledger-loss", "lost", ledger.HolesText(fresh))
 	} else {
-		s.log.Warn("the ledger lacks batches that were given up", "lost", ledger.HolesText(holes))
+		g.log.Warn("the ledger lacks batches that were given up", "lost", ledger.HolesText(holes))
 	}
-	s.lost = holes
+	g.lost = holes
 	data, err := json.Marshal(holes)
 	if err != nil {
 		return err
 	}
 	record.Accept(holes)
-	return s.notes.Put(ctx, bus.NoteLedgerLoss, data)
+	return g.notes.Put(ctx, bus.NoteLedgerLoss, data)
 }
 
 // givenUp returns the batches of the ledger that were given up.
@@ -123,7 +135,7 @@ const markEvery = 2 * time.Second
 
 // keepMark writes the mark of the ledger's end to NATS, separately from the loop: it may lag behind, and does not delay
 // appends.
-func (s *Server) keepMark(ctx context.Context) error {
+func (g *ledgerGuard) keepMark(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
 	var written uint64
@@ -133,14 +145,14 @@ func (s *Server) keepMark(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		m := s.reports.end.current()
+		m := g.end.current()
 		if m.seq == written {
 			continue
 		}
-		if err := s.notes.Put(ctx, bus.NoteLedgerEnd, []byte(m.String())); err == nil {
+		if err := g.notes.Put(ctx, bus.NoteLedgerEnd, []byte(m.String())); err == nil {
 			written = m.seq
 		} else if ctx.Err() == nil {
-			s.log.Debug("the mark of the ledger's end could not be written to NATS", "err", err)
+			g.log.Debug("the mark of the ledger's end could not be written to NATS", "err", err)
 		}
 	}
 }

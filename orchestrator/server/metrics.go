@@ -38,20 +38,6 @@ func (s *Server) register(all ...prometheus.Collector) error {
 	return nil
 }
 
-// leads reports whether this process leads now.
-func (s *Server) leads() bool {
-	lead := s.leading.Load()
-	if lead == nil {
-		return false
-	}
-	select {
-	case <-lead.Lost():
-		return false
-	default:
-		return true
-	}
-}
-
 func zeroOrOne(b bool) float64 {
 	if b {
 		return 1

@@ -3,17 +3,14 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -23,86 +20,14 @@ import (
 )
 
 // openBus starts NATS in this process, or connects to the configured one.
-func (s *Server) openBus(ctx context.Context) (err error) {
-	o := s.cfg.NATS
-	if o.URL == "" {
-		if err := s.startNATS(); err != nil {
-			return err
-		}
-	} else {
-		s.natsURL = bus.RedactURLs(o.URL)
-	}
-	who, err := s.keys.Orchestrator()
-	if err != nil {
+func (s *Server) openBus(ctx context.Context) error {
+	if err := s.natsLink.open(ctx, s.certs); err != nil {
 		return err
 	}
-	if s.nc, err = o.connect(ctx, who, s.embedded, "orchestrator "+s.cfg.Name, s.log); err != nil {
-		return err
-	}
-	s.onClose(func() error {
-		if !s.nc.IsConnected() { // not connected: nothing to drain
-			s.nc.Close()
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if err := bus.Drain(ctx, s.nc); err != nil {
-			s.log.Warn("the connection to NATS was not closed in order", "err", err)
-		}
-		return nil
-	})
 	s.storage.use(ctx)
 	stop := s.room.watch(s.storage.current)
 	s.onClose(func() error { stop(); return nil })
 	return nil
-}
-
-// limitsOf returns a tenant's limits: its own settings, and the limits file for the others.
-func (s *Server) limitsOf(tenant string, set *outbidv1.Tenant) limits.Tenant {
-	limit, err := limits.Over(s.limits.Of(tenant), set.GetLimits())
-	if err != nil {
-		return s.limits.Of(tenant)
-	}
-	return limit
-}
-
-// maxPayload returns the maximum size of a NATS message in bytes.
-func (s *Server) maxPayload() int { return int(s.nc.MaxPayload()) }
-
-// startNATS starts NATS in this process.
-func (s *Server) startNATS() error {
-	cfg := bus.ServerConfig{
-		Dir: filepath.Join(s.cfg.Data, "nats"), Host: s.cfg.NATS.host, Port: s.cfg.NATS.port, Keys: s.keys,
-		TLS: s.certs, Logger: s.log.With("part", "nats"),
-	}
-	var err error
-	s.embedded, err = bus.StartServer(cfg)
-	if s.cfg.NATS.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
-		port := cfg.Port
-		cfg.Port = 0
-		if s.embedded, err = bus.StartServer(cfg); err == nil {
-			s.note("port %d is taken, so NATS is at %s; to use a running NATS, give --nats URL", port,
-				s.embedded.URL())
-		}
-	}
-	if errors.Is(err, bus.ErrInUse) {
-		return s.inUse(err)
-	}
-	if err != nil {
-		return badField("NATS.Listen", "%w", err)
-	}
-	s.onClose(s.embedded.Close)
-	s.natsURL = s.embedded.URL()
-	return nil
-}
-
-// inUse returns an error that names the server that uses the data directory.
-func (s *Server) inUse(err error) error {
-	if f, running, readErr := ReadFile(s.cfg.Data); readErr == nil && running {
-		return badValue("Data", s.cfg.Data, "in use by the server of process %d, whose API is at %s: stop that one first, or "+
-			"give another directory", f.PID, f.API)
-	}
-	return badField("Data", "%w: stop that one first, or give another directory", err)
 }
 
 // openLoop opens logs, ledger and history, and restores the state.
@@ -137,10 +62,11 @@ func (s *Server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkLedger(ctx, record); err != nil {
+	s.guard = &ledgerGuard{cfg: &s.cfg, log: s.log, nc: s.nc, end: reports.end}
+	if err := s.guard.checkLedger(ctx, record); err != nil {
 		return s.damaged(err)
 	}
-	s.scrub = newLedgerScrub(record, s.lost, s.log)
+	s.scrub = newLedgerScrub(record, s.guard.lost, s.log)
 	s.health.lines = []func() *outbidv1.Check{reports.check, s.scrub.check}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
@@ -148,7 +74,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Limits:     s.limitsOf,
 			Room:       s.room.full,
 			Version:    s.cfg.Version,
-			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
+			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.hasTokens(),
 			Trust: s.members.isMember, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
@@ -174,26 +100,6 @@ func (s *Server) openLoop(ctx context.Context) error {
 	return reports.complete(ctx, record, sweeps, s.loop.HasReports)
 }
 
-// damaged adds the options to an error about a damaged ledger, and returns other errors unchanged.
-func (s *Server) damaged(err error) error {
-	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
-		instead := "give up the lost batches for good with --accept-ledger-loss"
-		if s.cfg.AcceptLedgerLoss {
-			instead = "start afresh with another --data"
-		}
-		return fmt.Errorf("%w; a damaged ledger is never skipped silently: restore %s from a backup, or %s", damage, s.ledgerPlace(), instead)
-	}
-	return err
-}
-
-// ledgerPlace describes where the ledger's files are.
-func (s *Server) ledgerPlace() string {
-	if s.embedded != nil {
-		return s.cfg.Data
-	}
-	return "the store_dir of NATS at " + s.natsURL
-}
-
 // start runs the parts; the group stops them in reverse order.
 func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
@@ -204,13 +110,15 @@ func (s *Server) start(ctx context.Context) {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}
 	s.group.start(ctx, "API", s.api.Serve)
-	s.group.start(ctx, "mark of the ledger's end", s.keepMark)
+	s.group.start(ctx, "mark of the ledger's end", s.guard.keepMark)
 	s.group.start(ctx, "scrub of the ledger", s.scrub.run)
 	s.group.start(ctx, "store", s.awaitStore)
 	s.group.start(ctx, "functions", s.tidyStore)
 	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
 	if s.tokens != nil || s.cert != nil || s.limits != nil {
-		s.group.start(ctx, "secrets", s.watchSecrets)
+		s.group.start(ctx, "secrets", func(ctx context.Context) error {
+			return s.operatorFiles.watch(ctx, func() { s.reserveLogs(ctx) })
+		})
 	}
 }
 

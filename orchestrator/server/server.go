@@ -5,7 +5,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
@@ -25,10 +23,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
-	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/secrets"
-	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
 // Server is an orchestrator, optionally with NATS and workers in the same process.
@@ -36,26 +32,16 @@ type Server struct {
 	cfg Config
 	log *slog.Logger
 
-	keys     *identity.Keys
+	*closers
+	*natsLink
+	leadership
+	operatorFiles
+	storeAccess
 	members  *members
-	cert     *api.Certificate
-	certs    *tls.Config
-	tokens   *api.Tokens
-	limits   *api.Limits
-	embedded *bus.Server
-	natsURL  string
-	nc       *nats.Conn
 	logs     *bus.Logs
-	store    objects.Store
-	// signer gives workers access to single objects. objects does it for a store that cannot sign, or is nil.
-	signer  objects.Signer
-	objects *objects.Handler
-	lead    *bus.Leadership
-	loop    *control.Loop
-	reports *reportLog
-	// notes are stored for later leaders. lost are the batches of the ledger that were given up.
-	notes    *bus.Notes
-	lost     []ledger.Hole
+	loop     *control.Loop
+	reports  *reportLog
+	guard    *ledgerGuard
 	scrub    *ledgerScrub
 	agents   *agents.Pool
 	vault    *secrets.Vault
@@ -65,12 +51,24 @@ type Server struct {
 	storage  *storageMetrics
 	// room records whether there is room for new sweeps.
 	room room
-	// leading is lead for concurrent readers while the server opens. ready is set once it accepts commands.
-	leading atomic.Pointer[bus.Leadership]
-	ready   atomic.Bool
-	group   *group
-	// undo releases what was opened, in reverse order.
-	undo []func() error
+	// ready is set once the server accepts commands.
+	ready atomic.Bool
+	group *group
+}
+
+// closers release what was opened, in reverse order.
+type closers struct{ undo []func() error }
+
+// onClose registers a function that releases what was just opened.
+func (c *closers) onClose(f func() error) { c.undo = append(c.undo, f) }
+
+// close releases everything.
+func (c *closers) close() error {
+	var errs []error
+	for _, f := range slices.Backward(c.undo) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
 }
 
 // Open opens every part of a server in order: data, NATS, store, lead, workers, ledger, control, API. It waits for the
@@ -81,7 +79,11 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, group: newGroup(), registry: prometheus.NewRegistry()}
+	s := &Server{cfg: cfg, log: cfg.Logger, closers: &closers{}, group: newGroup(), registry: prometheus.NewRegistry()}
+	s.natsLink = &natsLink{closers: s.closers, cfg: &s.cfg, log: s.log}
+	s.leadership.natsLink = s.natsLink
+	s.operatorFiles = operatorFiles{log: s.log, now: cfg.Now}
+	s.storeAccess.log = s.log
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -124,7 +126,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.keys, err = identity.MakeKeys(s.cfg.NATS.Keys); err != nil {
 		return badField("NATS.Keys", "%w", err)
 	}
-	if err := s.readSecrets(); err != nil {
+	if err := s.operatorFiles.read(&s.cfg, s.log); err != nil {
 		return err
 	}
 	// Listen first so that a bad address fails early; the API is served last.
@@ -161,57 +163,9 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// onClose registers a function that releases what was just opened.
-func (s *Server) onClose(f func() error) { s.undo = append(s.undo, f) }
-
 // Close releases everything that Open opened, in reverse order. Run must have returned.
 func (s *Server) Close() error {
-	var errs []error
-	for _, f := range slices.Backward(s.undo) {
-		errs = append(errs, f())
-	}
-	return errors.Join(errs...)
-}
-
-// readSecrets loads the certificate and the tokens, and rejects an address that requires them if they are missing,
-// before anything listens there.
-func (s *Server) readSecrets() error {
-	o := s.cfg
-	var err error
-	if o.TLSCert != "" {
-		if s.cert, err = api.LoadCertificate(o.TLSCert, o.TLSKey, s.cfg.Now); err != nil {
-			return badField("TLSCert", "%w", err)
-		}
-		s.certs = s.cert.Config()
-	}
-	if o.Tokens != "" {
-		if s.tokens, err = api.LoadTokens(o.Tokens); err != nil {
-			return badField("Tokens", "%w", err)
-		}
-	}
-	if o.Limits != "" {
-		if s.limits, err = api.LoadLimits(o.Limits); err != nil {
-			return badField("Limits", "%w", err)
-		}
-	}
-	for _, file := range []string{o.NATS.Keys, o.Tokens, o.TLSKey} {
-		s.warnOpen(file)
-	}
-	if err := api.CheckAddr(o.API, s.tokens != nil, s.certs != nil); err != nil {
-		return badField("API", "%w", err)
-	}
-	return nil
-}
-
-// tenants reports whether users other than the one that runs the server submit sweeps: then tokens are required.
-func (s *Server) tenants() bool { return s.tokens != nil }
-
-// warnOpen warns of a secret that every user of this machine can read.
-func (s *Server) warnOpen(file string) {
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
-		s.log.Warn("every user of this machine can read a secret; make it readable only by its owner", "file", file,
-			"fix", "chmod 600 "+file)
-	}
+	return s.closers.close()
 }
 
 // listen opens the API's port, or a free one if AnyPort is set and that port is taken.
@@ -233,7 +187,7 @@ func (s *Server) listen() (net.Listener, error) {
 	if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
 		return nil, badValue("API", s.cfg.API, "%w", err)
 	}
-	s.note("port %s is taken, so the API is at http://%s", port, l.Addr())
+	s.cfg.note("port %s is taken, so the API is at http://%s", port, l.Addr())
 	return boundConns(l), nil
 }
 
@@ -250,86 +204,6 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 	s.health = &health{
 		version: s.cfg.Version, natsURL: s.natsURL, started: s.cfg.Now(), nc: s.nc, store: s.store,
 	}
-	return nil
-}
-
-// takeLead waits until this server leads. A server that runs NATS itself leads at once, because the previous leader
-// used the previous NATS.
-func (s *Server) takeLead(ctx context.Context) error {
-	if s.embedded != nil {
-		return s.campaign(ctx)
-	}
-	leader, err := bus.CurrentLeader(ctx, s.nc)
-	if s.cfg.Standby {
-		if err != nil {
-			return s.campaign(ctx)
-		}
-		s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
-		return s.standBy(ctx)
-	}
-	if err == nil && isDeadLocalProcess(leader) {
-		s.log.Info("the previous leader is dead; this server leads once its lease has expired", "leader", leader.ID,
-			"pid", leader.PID)
-	}
-	wait, cancel := context.WithTimeout(ctx, s.cfg.LeadWait)
-	defer cancel()
-	err = s.campaign(wait)
-	if err == nil || ctx.Err() != nil || wait.Err() == nil {
-		return err
-	}
-	if leader, lookErr := bus.CurrentLeader(ctx, s.nc); lookErr == nil {
-		return s.leadTaken(leader, err)
-	}
-	why := s.whyNoWrites(err)
-	if why == "" {
-		why = fmt.Sprintf("NATS at %s took longer than %s to elect it", s.natsURL, s.cfg.LeadWait)
-	}
-	return &UnreachableError{Msg: "this server cannot lead: " + why, Err: err}
-}
-
-// standBy waits until this server leads, or can no longer take over because a newer version has written to the ledger.
-func (s *Server) standBy(ctx context.Context) error {
-	able, give := context.WithCancelCause(ctx)
-	defer give(nil)
-	defer s.followLedger(ctx, give)()
-	err := s.campaign(able)
-	if cause := context.Cause(able); errors.Is(cause, state.ErrNewer) {
-		return fmt.Errorf("this standby can no longer take over: %w", cause)
-	}
-	return err
-}
-
-// campaign waits until this server leads, or ctx ends.
-func (s *Server) campaign(ctx context.Context) error {
-	// The leadership ends with its context, which must outlive ctx: it is given up last.
-	held, release := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, release)
-	host, _ := os.Hostname() // only lets the next leader detect that this process is dead
-	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
-		ID: s.cfg.Name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Patience: s.cfg.Lease, Replicas: s.cfg.NATS.Replicas, Logger: s.log,
-	})
-	if !stop() {
-		release()
-		return errors.Join(context.Cause(ctx), err)
-	}
-	if err != nil {
-		release()
-		return err
-	}
-	s.lead = lead
-	s.leading.Store(lead)
-	s.onClose(func() error {
-		defer release()
-		if lead.Lapsed() { // NATS is unavailable, or was for too long
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if err := lead.Resign(ctx); err != nil {
-			s.log.Warn("the lead could not be given up; the next leader waits until it expires", "err", err)
-		}
-		return nil
-	})
 	return nil
 }
 

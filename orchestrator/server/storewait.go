@@ -13,26 +13,26 @@ const storeEvery = 2 * time.Second
 
 // awaitStore logs that the store is unavailable when the server starts, and when it is available. The server runs in
 // the meantime: trials and uploads wait where they need the store.
-func (s *Server) awaitStore(ctx context.Context) error {
+func (a *storeAccess) awaitStore(ctx context.Context) error {
 	tick := time.NewTicker(storeEvery)
 	defer tick.Stop()
 	problem := ""
 	for {
-		err := checkStore(ctx, s.store)
+		err := checkStore(ctx, a.store)
 		switch {
 		case ctx.Err() != nil:
 		case err == nil && problem != "":
-			s.log.Info("the store answers", "store", s.store.String())
+			a.log.Info("the store answers", "store", a.store.String())
 			fallthrough
 		case err == nil:
 			problem = "none"
 		case errors.Is(err, objects.ErrUnavailable) && problem != "away":
 			problem = "away"
-			s.log.Warn("the store is unavailable; the server runs, and operations that need the store wait for it", "store", s.store.String(),
+			a.log.Warn("the store is unavailable; the server runs, and operations that need the store wait for it", "store", a.store.String(),
 				"err", err)
 		case !errors.Is(err, objects.ErrUnavailable) && err.Error() != problem:
 			problem = err.Error()
-			s.log.Error("the store rejects this server; fix its settings or the credentials", "store", s.store.String(),
+			a.log.Error("the store rejects this server; fix its settings or the credentials", "store", a.store.String(),
 				"err", err)
 		}
 		if problem == "none" {
@@ -68,16 +68,16 @@ func (s *Server) tidyStore(ctx context.Context) error {
 }
 
 // tidyUploads deletes the remains of uploads by workers that ended during the upload.
-func (s *Server) tidyUploads(ctx context.Context) {
-	store, ok := s.store.(objects.Tidier)
+func (a *storeAccess) tidyUploads(ctx context.Context) {
+	store, ok := a.store.(objects.Tidier)
 	if !ok {
 		return
 	}
 	switch n, err := store.Tidy(ctx, time.Now().Add(-objects.StaleAfter)); {
 	case err != nil && ctx.Err() == nil:
-		s.log.Warn("the store's garbage collection failed", "err", err)
+		a.log.Warn("the store's garbage collection failed", "err", err)
 	case n > 0:
-		s.log.Info("interrupted uploads were deleted", "count", n)
+		a.log.Info("interrupted uploads were deleted", "count", n)
 	}
 }
 

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/api"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// operatorFiles are the files of the operator that a server reads again when they change. Each is nil if it is not
+// configured.
+type operatorFiles struct {
+	log *slog.Logger
+	now func() time.Time
+
+	cert *api.Certificate
+	// certs is the configuration for cert.
+	certs  *tls.Config
+	tokens *api.Tokens
+	limits *api.Limits
+}
+
+// read loads the certificate and the tokens, and rejects an address that requires them if they are missing,
+// before anything listens there.
+func (c *operatorFiles) read(o *Config, log *slog.Logger) error {
+	var err error
+	if o.TLSCert != "" {
+		if c.cert, err = api.LoadCertificate(o.TLSCert, o.TLSKey, c.now); err != nil {
+			return badField("TLSCert", "%w", err)
+		}
+		c.certs = c.cert.Config()
+	}
+	if o.Tokens != "" {
+		if c.tokens, err = api.LoadTokens(o.Tokens); err != nil {
+			return badField("Tokens", "%w", err)
+		}
+	}
+	if o.Limits != "" {
+		if c.limits, err = api.LoadLimits(o.Limits); err != nil {
+			return badField("Limits", "%w", err)
+		}
+	}
+	for _, file := range []string{o.NATS.Keys, o.Tokens, o.TLSKey} {
+		warnOpen(file, log)
+	}
+	if err := api.CheckAddr(o.API, c.tokens != nil, c.certs != nil); err != nil {
+		return badField("API", "%w", err)
+	}
+	return nil
+}
+
+// hasTokens reports whether users other than the one that runs the server submit sweeps: then tokens are required.
+func (c *operatorFiles) hasTokens() bool { return c.tokens != nil }
+
+// warnOpen warns of a secret that every user of this machine can read.
+func warnOpen(file string, log *slog.Logger) {
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
+		log.Warn("every user of this machine can read a secret; make it readable only by its owner", "file", file,
+			"fix", "chmod 600 "+file)
+	}
+}
+
+// limitsOf returns a tenant's limits: its own settings, and the limits file for the others.
+func (c *operatorFiles) limitsOf(tenant string, set *outbidv1.Tenant) limits.Tenant {
+	limit, err := limits.Over(c.limits.Of(tenant), set.GetLimits())
+	if err != nil {
+		return c.limits.Of(tenant)
+	}
+	return limit
+}
+
+// secretsEvery is how often the files of tokens and certificate are checked.
+const secretsEvery = 2 * time.Second
+
+// certWarning is how long before its expiry a certificate is warned about.
+const certWarning = 14 * 24 * time.Hour
+
+// watch loads new tokens, limits and a renewed certificate while the server runs, so that changes do not require
+// a restart. It calls newLimits after new limits. A file that cannot be read changes nothing and is logged once.
+func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
+	tick := time.NewTicker(secretsEvery)
+	defer tick.Stop()
+	var tokens, cert, limits reloaded
+	var said certTime
+	for {
+		if c.cert != nil {
+			said = c.logCertState(said)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if c.tokens != nil {
+			tokens.try(c.log, "tokens", c.tokens.Reload)
+		}
+		if c.limits != nil {
+			if limits.try(c.log, "limits", c.limits.Reload) {
+				newLimits()
+			}
+		}
+		if c.cert != nil && cert.try(c.log, "certificate", c.cert.Reload) {
+			said = certGood
+		}
+	}
+}
+
+// certTime is the state of the certificate.
+type certTime int
+
+const (
+	certGood certTime = iota
+	certEnding
+	certEnded
+)
+
+// logCertState logs once that the certificate expires soon, and once that it has expired.
+func (c *operatorFiles) logCertState(said certTime) certTime {
+	left, now := c.cert.Expires().Sub(c.now()), certGood
+	switch {
+	case left <= 0:
+		now = certEnded
+	case left < certWarning:
+		now = certEnding
+	}
+	if now <= said {
+		return said
+	}
+	if now == certEnded {
+		c.log.Error("the certificate has expired: clients reject this server", "end", c.cert.Expires(), "fix", "outbid tls new")
+	} else {
+		c.log.Warn("the certificate expires soon", "end", c.cert.Expires(), "fix", "outbid tls new")
+	}
+	return now
+}
+
+// reloaded remembers a file's last error.
+type reloaded struct{ problem string }
+
+func (r *reloaded) try(log *slog.Logger, what string, reload func() (bool, error)) (changed bool) {
+	changed, err := reload()
+	switch {
+	case err != nil && err.Error() != r.problem:
+		r.problem = err.Error()
+		log.Error("reload failed; the previous content stays in use", "what", what, "err", err)
+	case err == nil:
+		r.problem = ""
+	}
+	if changed {
+		log.Info("read anew", "what", what)
+	}
+	return changed
+}
