@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -137,6 +136,32 @@ func (c *Capacity) Take(g Gang, d Demand) {
 	c.move(move{g, coresOf(d.CPUs), d.Memory, d.Quota, true}, true)
 }
 
+// TakeAll takes gangs, and returns false at the first one that is not free.
+func (c *Capacity) TakeAll(gangs []Gang, d Demand) bool {
+	for _, g := range gangs {
+		if !c.Fits(g, d) {
+			return false
+		}
+		c.Take(g, d)
+	}
+	return true
+}
+
+// FreePart returns the part of a gang that is free.
+func (c *Capacity) FreePart(g Gang) Gang {
+	part := make(Gang, 0, len(g))
+	for _, at := range g {
+		var free []int
+		for _, d := range at.Devices {
+			if c.IsFree(Gang{{Node: at.Node, Devices: []int{d}}}) {
+				free = append(free, d)
+			}
+		}
+		part = append(part, Place{Node: at.Node, Devices: free})
+	}
+	return part
+}
+
 // Release undoes a Take.
 func (c *Capacity) Release(g Gang, d Demand) {
 	c.move(move{g, coresOf(d.CPUs), d.Memory, d.Quota, false}, true)
@@ -233,17 +258,6 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 	return min(total, limit, c.jobsAllowed(d, least))
 }
 
-// speed returns the speed of the slowest of some devices of a node.
-func (c *Capacity) speed(node int, devices []int) float64 {
-	slowest := 1.0
-	for _, d := range devices {
-		if s := c.nodes[node].Devices[d].Speed; s > 0 {
-			slowest = min(slowest, s)
-		}
-	}
-	return slowest
-}
-
 // freeDevices returns a node's free devices of a type. If kind is -1, it returns those of all types that the demand
 // accepts.
 func (c *Capacity) freeDevices(node, kind int, d Demand) []int {
@@ -255,10 +269,4 @@ func (c *Capacity) freeDevices(node, kind int, d Demand) []int {
 		}
 	}
 	return free
-}
-
-// bySpeed sorts devices of a node, the fastest first.
-func (c *Capacity) bySpeed(node int, devices []int) {
-	all := c.nodes[node].Devices
-	slices.SortStableFunc(devices, func(a, b int) int { return cmp.Compare(all[b].Speed, all[a].Speed) })
 }

@@ -52,7 +52,7 @@ func (c *Capacity) PlaceAt(node int, d Demand, n int, kind string) (Gang, bool) 
 	}
 	for k, name := range c.types {
 		if (kind == "" || kind == name) && d.Accepts(name) && c.bounded(d, k, c.rooms[node].free[k]) >= n {
-			return Gang{{Node: node, Devices: c.pick(node, c.freeDevices(node, k, d), n)}}, true
+			return Gang{{Node: node, Devices: c.nodes[node].pick(c.freeDevices(node, k, d), n)}}, true
 		}
 	}
 	return nil, false
@@ -82,8 +82,8 @@ func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 			if bestSpeed >= 1 && !better {
 				continue // not faster, larger or tighter
 			}
-			devices := c.pick(i, c.freeDevices(i, k, d), take)
-			if speed := c.speed(i, devices); speed > bestSpeed || speed == bestSpeed && better {
+			devices := c.nodes[i].pick(c.freeDevices(i, k, d), take)
+			if speed := c.nodes[i].speed(devices); speed > bestSpeed || speed == bestSpeed && better {
 				best = Place{Node: i, Devices: devices}
 				bestSpeed, bestTake, bestLeft = speed, take, left
 			}
@@ -131,7 +131,7 @@ func (c *Capacity) overMany(d Demand, n, kind int) (Gang, bool) {
 			continue
 		}
 		take := min(n, h.free)
-		g = append(g, Place{Node: h.node, Devices: c.pick(h.node, c.freeDevices(h.node, kind, d), take)})
+		g = append(g, Place{Node: h.node, Devices: c.nodes[h.node].pick(c.freeDevices(h.node, kind, d), take)})
 		if n -= take; n == 0 {
 			break
 		}
@@ -144,83 +144,4 @@ func (c *Capacity) freeOn(node, kind int, d Demand) int {
 		return c.rooms[node].free[kind]
 	}
 	return len(c.freeDevices(node, kind, d))
-}
-
-// pick chooses n of a node's free devices. On a node with links, it chooses those with the fastest links between them,
-// grown greedily from each free device in turn. Without links, it chooses the fastest devices, preferably in one slot.
-func (c *Capacity) pick(node int, free []int, n int) []int {
-	c.bySpeed(node, free)
-	var picked []int
-	switch {
-	case n == len(free) || n == 1 && len(c.nodes[node].Links) > 0:
-		picked = free[:n]
-	case len(c.nodes[node].Links) == 0:
-		picked = c.bySlot(node, free, n)
-	default:
-		bestRank := -1
-		for _, start := range free {
-			if group, rank := c.grow(node, start, free, n); rank > bestRank {
-				picked, bestRank = group, rank
-			}
-		}
-	}
-	slices.Sort(picked)
-	return picked
-}
-
-// bySlot picks from the slot with the fewest free devices that has enough at full speed. Otherwise it picks slot after
-// slot, the fullest first.
-func (c *Capacity) bySlot(node int, free []int, n int) []int {
-	devices := c.nodes[node].Devices
-	slowest := devices[free[n-1]].Speed
-	var count [64]int
-	slotOf := func(d int) int { return min(max(devices[d].Slot, 0), len(count)-1) }
-	for _, d := range free {
-		if devices[d].Speed >= slowest {
-			count[slotOf(d)]++
-		}
-	}
-	// The best fitting slot comes first, then those with more devices.
-	rank := func(d int) int {
-		if have := count[slotOf(d)]; have >= n {
-			return have
-		}
-		return 1000 - count[slotOf(d)]
-	}
-	slices.SortStableFunc(free, func(a, b int) int {
-		return cmp.Or(cmp.Compare(devices[b].Speed, devices[a].Speed), cmp.Compare(rank(a), rank(b)),
-			cmp.Compare(devices[a].Slot, devices[b].Slot))
-	})
-	return free[:n]
-}
-
-// grow extends a device to a group by repeatedly adding the free device with the best links to the group.
-func (c *Capacity) grow(node, start int, free []int, n int) (group []int, total int) {
-	group = []int{start}
-	for len(group) < n {
-		next, nextRank := -1, -1
-		for _, d := range free {
-			if slices.Contains(group, d) {
-				continue
-			}
-			rank := 0
-			for _, g := range group {
-				rank += c.link(node, d, g)
-			}
-			if rank > nextRank {
-				next, nextRank = d, rank
-			}
-		}
-		group, total = append(group, next), total+nextRank
-	}
-	return group, total
-}
-
-func (c *Capacity) link(node, a, b int) int {
-	for _, l := range c.nodes[node].Links {
-		if l.A == a && l.B == b || l.A == b && l.B == a {
-			return l.Rank
-		}
-	}
-	return 0
 }

@@ -20,7 +20,7 @@ func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide
 	if j.Running() && !j.Ending {
 		p.revokeForForks(j)
 	}
-	if j.App.Paused || !p.canPlace(j) || !p.takeAll(j, gangs) {
+	if j.App.Paused || !p.canPlace(j) || !p.free.TakeAll(gangs, j.Demand) {
 		try.Discard()
 		return false
 	}
@@ -51,17 +51,6 @@ func (p *Planner) revokeForForks(j *Job) {
 	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: "it goes on as several forks"})
 }
 
-// takeAll takes gangs from the plan's free capacity, and fails if one of them is not free.
-func (p *Planner) takeAll(j *Job, gangs []cluster.Gang) bool {
-	for _, g := range gangs {
-		if !p.free.Fits(g, j.Demand) {
-			return false
-		}
-		p.free.Take(g, j.Demand)
-	}
-	return true
-}
-
 // ClaimForks grants a job the gangs that were reserved for its forks if it waits and all are free, or, unless it is
 // patient, those that are free. Otherwise it holds back the free ones, while there are any or an ending job still holds
 // the others. It returns the gangs that the job has or waits for.
@@ -90,22 +79,7 @@ func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason 
 		return Lapsed, nil
 	}
 	for _, g := range coming {
-		p.HoldBack(p.freeOf(g), j.Demand)
+		p.HoldBack(p.free.FreePart(g), j.Demand)
 	}
 	return Held, coming
-}
-
-// freeOf returns the part of a gang that is free in the plan.
-func (p *Planner) freeOf(g cluster.Gang) cluster.Gang {
-	part := make(cluster.Gang, 0, len(g))
-	for _, at := range g {
-		var free []int
-		for _, d := range at.Devices {
-			if p.free.IsFree(cluster.Gang{{Node: at.Node, Devices: []int{d}}}) {
-				free = append(free, d)
-			}
-		}
-		part = append(part, cluster.Place{Node: at.Node, Devices: free})
-	}
-	return part
 }

@@ -111,7 +111,7 @@ func (p *Planner) Claim(j *Job, g cluster.Gang, reason string) Claim {
 	if p.free.Fits(g, j.Demand) && j.Waiting() && !p.pending.isAnyPending(g) && p.PlaceOn(j, g, reason) {
 		return Fulfilled
 	}
-	part := p.freeOf(g)
+	part := p.free.FreePart(g)
 	some := part.Size() > 0
 	switch {
 	case j.Waiting() && p.free.IsFree(g) && !p.endingJobHolds(g, sameNode):

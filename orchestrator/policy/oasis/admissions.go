@@ -236,7 +236,7 @@ func (d *slotDecision) answerSweep(a *policy.App) {
 		t = &admission{}
 		d.m.Admissions[a.ID] = t
 	}
-	if why := d.whyUnmeasured(a); why != "" {
+	if why := whyUnmeasured(a); why != "" {
 		t.Kind = measuring
 		d.say(a.ID, t, &outbidv1.Admission{}, why+": it runs on what is idle until it was measured")
 		return
@@ -290,7 +290,7 @@ func (d *slotDecision) sayAdmitted(sweep string, t *admission) {
 	if len(t.Shares) == 0 || t.Kind == broken && t.Said != "" {
 		return
 	}
-	least, most := d.workers(t)
+	least, most := t.workers()
 	text := fmt.Sprintf("admitted: %d to %d workers from %s, ends %s UTC, payoff %s",
 		least, most, d.clock(d.begins(t.Shares[0].Slot)), d.clock(d.scheduleEnd(t)), threeDigits(t.Worth-t.Cost))
 	if t.Said != "" && t.Said == fmt.Sprint(d.scheduleEnd(t).Unix()) {
@@ -319,7 +319,7 @@ func (d *slotDecision) sayOver(sweep string, t *admission) {
 
 // message returns an admitted sweep's schedule in the form shown to users.
 func (d *slotDecision) message(t *admission) *outbidv1.Admission {
-	least, most := d.workers(t)
+	least, most := t.workers()
 	out := &outbidv1.Admission{
 		Least: int32(least), Most: int32(most), WorkerDevices: int32(t.Size), Ends: timestamppb.New(d.scheduleEnd(t)),
 		Promised: timestamppb.New(t.Promised), Worth: t.Worth, Cost: t.Cost,
@@ -350,9 +350,9 @@ func (d *slotDecision) say(sweep string, t *admission, out *outbidv1.Admission, 
 }
 
 // workers returns the fewest and the most workers at once.
-func (d *slotDecision) workers(t *admission) (least, most int) {
+func (a *admission) workers() (least, most int) {
 	bySlot := map[int64]int{}
-	for _, s := range t.Shares {
+	for _, s := range a.Shares {
 		bySlot[s.Slot] += s.Workers
 	}
 	least = math.MaxInt

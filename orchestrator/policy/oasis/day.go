@@ -109,7 +109,7 @@ func (d *slotDecision) begins(slot int64) time.Time {
 func (d *slotDecision) ends(slot int64) time.Time { return d.begins(slot + 1) }
 
 // whyUnmeasured returns why a sweep's work is not known, or "" if it is.
-func (d *slotDecision) whyUnmeasured(a *policy.App) string {
+func whyUnmeasured(a *policy.App) string {
 	known, ends := false, a.TotalSteps > 0 || a.Outlook().Steps > 0
 	for _, j := range a.Jobs {
 		ends = ends || j.UntilStep > 0 || j.TotalSteps > 0

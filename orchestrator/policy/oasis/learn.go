@@ -28,7 +28,7 @@ type seen struct {
 // learn adds new sweeps.
 func (d *slotDecision) learn(came []*policy.App) {
 	for _, a := range came {
-		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || d.whyUnmeasured(a) != "" {
+		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || whyUnmeasured(a) != "" {
 			continue
 		}
 		if s, ok := d.see(a); ok {

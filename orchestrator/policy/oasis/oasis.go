@@ -169,7 +169,7 @@ func (d *slotDecision) review() bool {
 		t := d.m.Admissions[a.ID]
 		switch {
 		case a.Paused || len(a.Jobs) == 0 && t == nil:
-		case t == nil, t.Kind == measuring && d.whyUnmeasured(a) == "":
+		case t == nil, t.Kind == measuring && whyUnmeasured(a) == "":
 			asks = append(asks, a)
 		case t.Kind == waiting && begins:
 			asks = append(asks, a)

@@ -24,7 +24,7 @@ func (al *allocator) giveByRate(i, each int, none *policy.Unplaceable) bool {
 		}
 		g, rate := al.fastestType(j, n, least)
 		if al.lost[j] {
-			left, own := al.stepsLeft(j), al.v.Rate(j, j.Gang())
+			left, own := stepsLeft(al.v, j), al.v.Rate(j, j.Gang())
 			if rate > own && left/max(own, 1e-9)-left/rate > al.set.restart && al.placeOrSetAside(i, j, g, "left over from the auction, and faster than where it was") {
 				al.recordGang(i, j, g)
 				s.leftover = addToLots(al.v, s.leftover, g)

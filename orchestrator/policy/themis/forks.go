@@ -188,7 +188,7 @@ func (al *allocator) forkCandidates(of int) (all []*forkSet) {
 // nextFork returns a free place on another node for such a gang, and the seconds that the trial would gain by it, which
 // are 0 if the fork costs more time than it saves.
 func (al *allocator) nextFork(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner float64) {
-	left, have := al.stepsLeft(c.job), c.rate(al.v)
+	left, have := stepsLeft(al.v, c.job), c.rate(al.v)
 	if left < float64(len(c.gangs))+2 { // one step per fork, and the last one, which is not forked
 		return nil, 0
 	}
@@ -245,9 +245,9 @@ func (al *allocator) placeAt(node int, kind string, d cluster.Demand, like agent
 }
 
 // stepsLeft returns the number of steps until the trial's target.
-func (al *allocator) stepsLeft(j *policy.Job) float64 {
+func stepsLeft(v *policy.View, j *policy.Job) float64 {
 	if j.Running() {
-		return float64(j.UntilStep) - al.v.StepAt(j)
+		return float64(j.UntilStep) - v.StepAt(j)
 	}
 	return float64(j.UntilStep - j.StartStep)
 }
