@@ -11,15 +11,10 @@ const mostMethods = 40
 
 // manyMethods are the types that still have more, by package and name, with their numbers, which must not grow.
 var manyMethods = map[string]int{ //nolint:gochecknoglobals // a table of this test
-	"orchestrator/control.Loop":              101,
-	"orchestrator/state.State":               60,
-	"orchestrator/state.foldContext":         55,
-	"orchestrator/sim.World":                 49,
-	"orchestrator/cluster.Capacity":          41,
-	"orchestrator/policy.Planner":            41,
-	"orchestrator/policy/oasis.slotDecision": 41,
-	"orchestrator/policy/themis.allocator":   41,
-	"orchestrator/tuner.freeze":              41,
+	"orchestrator/control.Loop":      101,
+	"orchestrator/state.State":       60,
+	"orchestrator/state.foldContext": 55,
+	"orchestrator/tuner.freeze":      41,
 }
 
 func TestNoTypeHasManyMethods(t *testing.T) {

@@ -33,27 +33,21 @@ const (
 	knownBad = 10*time.Minute + time.Second
 )
 
-// bad returns the present fault of a node for the trials of a sweep, or nil.
-func (w *World) bad(node, sweep string) *BadNode {
-	at := w.clock.now.Sub(w.start)
-	for i := range w.set.Bad {
-		b := &w.set.Bad[i]
-		if b.Node == node && (b.Sweep == "" || b.Sweep == sweep) && at >= b.From && (b.To == 0 || at < b.To) {
+// badDuring returns a fault of a node for the trials of a sweep at any time of a span, or nil.
+func (s *Setup) badDuring(node, sweep string, from, to time.Duration) *BadNode {
+	for i := range s.Bad {
+		b := &s.Bad[i]
+		if b.Node == node && (b.Sweep == "" || b.Sweep == sweep) && to >= b.From && (b.To == 0 || from < b.To) {
 			return b
 		}
 	}
 	return nil
 }
 
-// wasBad reports whether a node had a fault for the trials of a sweep during a span that ends now.
-func (w *World) wasBad(node, sweep string, span time.Duration) bool {
-	at := w.clock.now.Sub(w.start)
-	for _, b := range w.set.Bad {
-		if b.Node == node && (b.Sweep == "" || b.Sweep == sweep) && at >= b.From && (b.To == 0 || at-span < b.To) {
-			return true
-		}
-	}
-	return false
+// bad returns the present fault of a node for the trials of a sweep, or nil.
+func (w *World) bad(node, sweep string) *BadNode {
+	now := w.clock.now.Sub(w.start)
+	return w.set.badDuring(node, sweep, now, now)
 }
 
 // failedByNode checks that no trial fails because of a node while another node could run it.
@@ -62,8 +56,9 @@ func (v *invariants) failedByNode(e *outbidv1.TrialEnded) error {
 		return nil
 	}
 	var good []cluster.Node
+	now := v.w.clock.now.Sub(v.w.start)
 	for _, n := range v.w.nodes {
-		if v.up[n.Name] && !v.w.wasBad(n.Name, e.GetSweep(), knownBad) {
+		if v.up[n.Name] && v.w.set.badDuring(n.Name, e.GetSweep(), now-knownBad, now) == nil {
 			good = append(good, n)
 		}
 	}

@@ -210,7 +210,11 @@ func (w *World) append(events []*outbidv1.Event, changes []state.Change) bool {
 		w.fail(fmt.Errorf("invariant broken at %g s after batch %d: %w", at, b.GetSeq(), err))
 		return false
 	}
-	return w.snapshot(b.GetSeq())
+	if err := w.snapshots.save(w.core, w.ledger, b.GetSeq()); err != nil {
+		w.fail(err)
+		return false
+	}
+	return true
 }
 
 // know records what workers and models need to know of sweeps and leases.
@@ -238,30 +242,38 @@ func (w *World) gang(places []state.Place) cluster.Gang {
 	return state.GangOf(places, func(p state.Place) (int, bool) { return w.places[p.Node], true })
 }
 
-// snapshot stores a snapshot every few batches. The real orchestrator encodes it while it continues, so the previous
-// one must still give the same bytes.
-func (w *World) snapshot(seq uint64) bool {
-	w.batches++
-	if w.set.SnapshotEvery == 0 || w.batches%w.set.SnapshotEvery > 0 {
-		return true
+// snapshots stores a snapshot of the orchestrator every few batches.
+type snapshots struct {
+	// every is the number of batches between two snapshots, or 0 for none; batches is the number of appended batches.
+	every, batches int
+	// frozen is the newest snapshot, and encoded its encoding at that time.
+	frozen  control.Frozen
+	encoded []byte
+}
+
+// save stores a snapshot if it is time for one. The real orchestrator encodes it while it continues, so the previous one
+// must still give the same bytes.
+func (s *snapshots) save(core *control.Core, l ledger.Ledger, seq uint64) error {
+	s.batches++
+	if s.every == 0 || s.batches%s.every > 0 {
+		return nil
 	}
-	if w.encoded != nil {
-		if again, err := w.frozen.Encode(); err != nil || !bytes.Equal(again, w.encoded) {
-			w.fail(fmt.Errorf("the snapshot before batch %d has changed while the orchestrator went on: %w", seq, err))
-			return false
+	if s.encoded != nil {
+		if again, err := s.frozen.Encode(); err != nil || !bytes.Equal(again, s.encoded) {
+			return fmt.Errorf("the snapshot before batch %d has changed while the orchestrator went on: %w", seq, err)
 		}
 	}
 	var err error
-	if w.frozen, err = w.core.Freeze(); err == nil {
-		w.encoded, err = w.frozen.Encode()
+	if s.frozen, err = core.Freeze(); err == nil {
+		s.encoded, err = s.frozen.Encode()
 	}
 	if err == nil {
-		err = w.ledger.SaveSnapshot(context.Background(), seq, w.encoded)
+		err = l.SaveSnapshot(context.Background(), seq, s.encoded)
 	}
 	if err != nil {
-		w.fail(fmt.Errorf("snapshot: %w", err))
+		return fmt.Errorf("snapshot: %w", err)
 	}
-	return err == nil
+	return nil
 }
 
 // wake sets a timer for the time when the policy wants to be called again.

@@ -13,6 +13,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// people are the users of the orchestrator. They submit apps, pause and resume them, and repeat each request until it is
+// answered.
+type people struct {
+	world *World
+	// apps are indexed by sweep; all lists them in order of submission; left is the number that have not arrived yet.
+	apps map[string]*App
+	all  []*App
+	left int
+	// asked are the unanswered requests, by number. They are repeated after a crash of the orchestrator.
+	asked map[int]func() control.Input
+	asks  int
+}
+
 // Submit submits a sweep at once and returns its ID.
 func (w *World) Submit(sweep *outbidv1.SweepSpec) (id string, err error) {
 	spec.Default(sweep)
@@ -31,40 +44,40 @@ func (w *World) Do(in control.Input) {
 }
 
 // arrive schedules the submission of an app.
-func (w *World) arrive(a *App) {
-	w.left++
-	number := w.register(a)
-	w.at(a.Submit, func() {
-		w.left--
-		w.submit(number, func(id string, err error) {
+func (p *people) arrive(a *App) {
+	p.left++
+	number := p.register(a)
+	p.world.at(a.Submit, func() {
+		p.left--
+		p.submit(number, func(id string, err error) {
 			if err != nil {
-				w.fail(fmt.Errorf("submitting app %s: %w", a.Spec.GetName(), err))
+				p.world.fail(fmt.Errorf("submitting app %s: %w", a.Spec.GetName(), err))
 				return
 			}
-			w.person(id, outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE)
-			w.timed(id, a)
+			p.person(id, outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE)
+			p.timed(id, a)
 		})
 	})
 }
 
 // ask passes a request to the orchestrator, again after each crash until there is an answer.
-func (w *World) ask(input func(answered func()) control.Input) {
-	w.asks++
-	number := w.asks
-	w.asked[number] = func() control.Input { return input(func() { delete(w.asked, number) }) }
-	w.pending = append(w.pending, w.asked[number]())
+func (p *people) ask(input func(answered func()) control.Input) {
+	p.asks++
+	number := p.asks
+	p.asked[number] = func() control.Input { return input(func() { delete(p.asked, number) }) }
+	p.world.pending = append(p.world.pending, p.asked[number]())
 }
 
 // register gives an app its number.
-func (w *World) register(a *App) int {
-	w.all = append(w.all, a)
-	return len(w.all) - 1
+func (p *people) register(a *App) int {
+	p.all = append(p.all, a)
+	return len(p.all) - 1
 }
 
 // submit submits an app. The idempotency key identifies the app in the event and in repeated submissions.
-func (w *World) submit(app int, done func(id string, err error)) {
-	w.ask(func(answered func()) control.Input {
-		return control.Submit{Spec: w.all[app].Spec, Actor: "sim", Key: strconv.Itoa(app), Done: func(id string, err error) {
+func (p *people) submit(app int, done func(id string, err error)) {
+	p.ask(func(answered func()) control.Input {
+		return control.Submit{Spec: p.all[app].Spec, Actor: "sim", Key: strconv.Itoa(app), Done: func(id string, err error) {
 			answered()
 			done(id, err)
 		}}
@@ -72,37 +85,37 @@ func (w *World) submit(app int, done func(id string, err error)) {
 }
 
 // command requests a command on a sweep.
-func (w *World) command(sweep string, command outbidv1.SweepCommand) {
-	w.ask(func(answered func()) control.Input {
+func (p *people) command(sweep string, command outbidv1.SweepCommand) {
+	p.ask(func(answered func()) control.Input {
 		return control.Command{Sweep: sweep, Command: command, Actor: "sim", Done: func(error) { answered() }}
 	})
 }
 
 // timed schedules the app's commands, and lets the core notice the end of the app's wall time.
-func (w *World) timed(id string, a *App) {
+func (p *people) timed(id string, a *App) {
 	for _, c := range a.Commands {
-		w.at(c.At, func() { w.command(id, c.Command) })
+		p.world.at(c.At, func() { p.command(id, c.Command) })
 	}
 	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
-		w.at(a.Submit+wall, func() { w.pending = append(w.pending, control.CheckLimits{Sweep: id}) })
+		p.world.at(a.Submit+wall, func() { p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id}) })
 	}
 }
 
 // person pauses and resumes an app at random times.
-func (w *World) person(app string, command outbidv1.SweepCommand) {
-	next, mean := outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, w.set.Mishaps.AppPauses
+func (p *people) person(app string, command outbidv1.SweepCommand) {
+	next, mean := outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, p.world.set.Mishaps.AppPauses
 	if command == next {
-		next, mean = outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, max(w.set.Mishaps.AppGoesOn, time.Second)
+		next, mean = outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, max(p.world.set.Mishaps.AppGoesOn, time.Second)
 	}
-	if w.set.Mishaps.AppPauses <= 0 {
+	if p.world.set.Mishaps.AppPauses <= 0 {
 		return
 	}
-	w.clock.after(exponential(w.rng, mean), func() {
-		if s := w.core.State().Sweeps[app]; s == nil || s.Done() {
+	p.world.clock.after(exponential(p.world.rng, mean), func() {
+		if s := p.world.core.State().Sweeps[app]; s == nil || s.Done() {
 			return
 		}
-		w.command(app, command)
-		w.person(app, next)
+		p.command(app, command)
+		p.person(app, next)
 	})
 }
 

@@ -34,13 +34,9 @@ type World struct {
 	ledger ledger.Ledger
 	// memory is the ledger if it can be read again, or nil.
 	memory *ledger.Memory
-	// batches is the number of appended batches, term the orchestrator's term, crashes the number of its crashes.
-	batches int
+	// term is the orchestrator's term, crashes the number of its crashes.
 	term    uint64
 	crashes int
-	// frozen is the newest snapshot, and encoded its encoding at that time.
-	frozen  control.Frozen
-	encoded []byte
 
 	nodes []cluster.Node
 	// places is the index of a node, by name; names are in the order in which nodes were added.
@@ -53,16 +49,10 @@ type World struct {
 	had map[trialKey]bool
 	// exact is the exact step of each checkpoint, by key; the checkpoint itself has the whole step below.
 	exact map[string]float64
-	// apps are indexed by sweep; all lists them in order of submission; left is the number that have not arrived yet.
-	apps map[string]*App
-	all  []*App
-	left int
-
 	// pending are the inputs of the core's next step.
 	pending []control.Input
-	// asked are the unanswered requests, by number. They are repeated after a crash of the orchestrator.
-	asked map[int]func() control.Input
-	asks  int
+	*people
+	*snapshots
 	// wakeAt is the time when the core must step even without input.
 	wakeAt     time.Time
 	invariants *invariants
@@ -108,8 +98,9 @@ func New(set Setup) (*World, error) {
 	w := &World{
 		set: set, start: beginning(), clock: clock{now: beginning()}, rng: rand.New(rand.NewPCG(set.Seed, 2)), model: set.Model,
 		places: map[string]int{}, workers: map[string]*worker{}, leases: map[uint64]grant{}, had: map[trialKey]bool{}, exact: map[string]float64{},
-		apps: map[string]*App{}, asked: map[int]func() control.Input{},
+		snapshots: &snapshots{every: set.SnapshotEvery},
 	}
+	w.people = &people{world: w, apps: map[string]*App{}, asked: map[int]func() control.Input{}}
 	set.Transport.Open(w.clock.after, w.rng)
 	w.invariants = newInvariants(w)
 	if err := w.open(); err != nil {
