@@ -10,6 +10,7 @@ import pytest
 optuna = pytest.importorskip("optuna")
 
 import outbid.integrations.optuna.optimize as entry  # noqa: E402
+from outbid.integrations.optuna.study_callback import StudyCallback  # noqa: E402
 from outbid.integrations.optuna.sweep_study import ATTRIBUTE  # noqa: E402
 from outbid.integrations.optuna.trial_process import called_for  # noqa: E402
 
@@ -18,7 +19,7 @@ def test_callbacks_do_not_wait_for_news_of_the_sweep() -> None:
     study: Any = optuna.create_study()
     following, _, _ = entry._shared(study, None, SimpleNamespace(local=True))  # type: ignore[arg-type]
     told: list[int] = []
-    called: Any = entry._Called(following, SimpleNamespace(), (lambda of, trial: told.append(trial.number),))  # type: ignore[arg-type]
+    called: Any = StudyCallback(following, SimpleNamespace(), (lambda of, trial: told.append(trial.number),))  # type: ignore[arg-type]
     assert called._on_idle() is None, "nothing runs yet"
     called._on_update(SimpleNamespace(sweep=SimpleNamespace(id="s"), trials=()))
     for number in range(3):

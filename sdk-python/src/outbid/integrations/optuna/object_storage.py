@@ -6,18 +6,9 @@ these texts once. Another attribute is stored as its pickle.
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import copy
-import functools
-import hashlib
-import os
-import pickle
-import sys
-import warnings
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -26,41 +17,21 @@ from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from outbid._search.categories import index_of, is_plain, text_of, texts_of
+from outbid.integrations.optuna.object_codec import (
+    Choices,
+    ReadOnAccess,
+    decoded,
+    encoded,
+    fixed_text,
+    is_encoded,
+    packed_choice,
+    plain_distribution,
+    unpacked_choice,
+    unread,
+)
 
-_PICKLED = "outbid:pickle:"  # prefix of a pickled attribute
-_FILED = "outbid:file:"  # prefix of the name of a file with the pickle
 _CHOICES = "outbid:choices:"  # study attribute: prefix of a parameter's name, for its categories
 _FIXED = "fixed_params"  # attribute of an enqueued trial
-_INLINE = 64 << 10  # maximum bytes of a pickle that is stored with the trial if there is a folder for larger ones
-
-
-class Choices(CategoricalDistribution):
-    """A categorical distribution over objects, which are compared by their texts.
-
-    A process that unpickles a function or an object has a copy, which usually is not equal to the original.
-    """
-
-    def __init__(self, choices: Sequence[Any], texts: Sequence[Any] | None = None) -> None:
-        self.choices = tuple(choices)  # Optuna's constructor would warn about objects
-        self.texts = texts_of(self.choices) if texts is None else tuple(texts)
-
-    def to_internal_repr(self, param_value_in_external_repr: Any) -> float:
-        """Return the index of a choice. Raises ValueError for other values."""
-        found = index_of(self.choices, self.texts, param_value_in_external_repr)
-        if found is None:
-            raise ValueError(f"'{param_value_in_external_repr}' not in {self.choices}.")
-        return found
-
-    def to_external_repr(self, param_value_in_internal_repr: float) -> Any:
-        """Return the text of a choice, because samplers write the values that they draw as JSON."""
-        return self.texts[int(param_value_in_internal_repr)]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Choices) and self.texts == other.texts
-
-    def __hash__(self) -> int:
-        return hash(self.texts)
 
 
 class Objects(BaseStorage):
@@ -91,10 +62,10 @@ class Objects(BaseStorage):
         self.base.delete_study(study_id)
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self.base.set_study_user_attr(study_id, key, self._encoded(key, value))
+        self.base.set_study_user_attr(study_id, key, encoded(key, value, self._folder))
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self.base.set_study_system_attr(study_id, key, self._encoded(key, value))
+        self.base.set_study_system_attr(study_id, key, encoded(key, value, self._folder))
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return self.base.get_study_id_from_name(study_name)
@@ -106,10 +77,10 @@ class Objects(BaseStorage):
         return self.base.get_study_directions(study_id)
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        return {key: self._decoded(value) for key, value in self.base.get_study_user_attrs(study_id).items()}
+        return {key: decoded(value, self._folder) for key, value in self.base.get_study_user_attrs(study_id).items()}
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        return {key: self._decoded(value) for key, value in self.base.get_study_system_attrs(study_id).items()}
+        return {key: decoded(value, self._folder) for key, value in self.base.get_study_system_attrs(study_id).items()}
 
     def get_all_studies(self) -> list[Any]:
         return self.base.get_all_studies()
@@ -143,10 +114,10 @@ class Objects(BaseStorage):
         self.base.set_trial_intermediate_value(trial_id, step, intermediate_value)
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self.base.set_trial_user_attr(trial_id, key, self._encoded(key, value))
+        self.base.set_trial_user_attr(trial_id, key, encoded(key, value, self._folder))
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self.base.set_trial_system_attr(trial_id, key, self._encoded(key, value))
+        self.base.set_trial_system_attr(trial_id, key, encoded(key, value, self._folder))
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         return self._made(self.base.get_trial(trial_id))
@@ -184,15 +155,15 @@ class Objects(BaseStorage):
         objects = {name: choices for name, choices in asked.items() if choices is not None}
         made = trial
         attributes = (*trial._user_attrs.values(), *trial._system_attrs.values())
-        if objects or any(map(_is_encoded, attributes)):
+        if objects or any(map(is_encoded, attributes)):
             made = copy.copy(trial)
             made._params, made._distributions = dict(trial.params), dict(trial.distributions)
             for name, choices in objects.items():
                 texts = found[name].choices
                 made._params[name] = choices[texts.index(trial.params[name])]
-                made._distributions[name] = Choices(choices, texts) if self._by_text else _plain_distribution(choices)
-            made.__class__ = _Kept
-            made._user_attrs, made._system_attrs = _unread(trial._user_attrs), _unread(trial._system_attrs)
+                made._distributions[name] = Choices(choices, texts) if self._by_text else plain_distribution(choices)
+            made.__class__ = ReadOnAccess
+            made._user_attrs, made._system_attrs = unread(trial._user_attrs), unread(trial._system_attrs)
             made.__dict__["_folder"] = self._folder
         if trial.state.is_finished():
             self._finished[trial._trial_id] = made
@@ -208,11 +179,11 @@ class Objects(BaseStorage):
             name: stored._distributions[name].to_external_repr(trial.distributions[name].to_internal_repr(value))
             for name, value in trial.params.items()
         }
-        stored._user_attrs = {name: self._encoded(name, value) for name, value in trial.user_attrs.items()}
+        stored._user_attrs = {name: encoded(name, value, self._folder) for name, value in trial.user_attrs.items()}
         system = dict(trial.system_attrs)
         if fixed := system.get(_FIXED):
-            system[_FIXED] = {n: _fixed(value) for n, value in fixed.items()}
-        stored._system_attrs = {name: self._encoded(name, value) for name, value in system.items()}
+            system[_FIXED] = {n: fixed_text(value) for n, value in fixed.items()}
+        stored._system_attrs = {name: encoded(name, value, self._folder) for name, value in system.items()}
         return stored
 
     def _with_texts(self, study_id: int, name: str, given: BaseDistribution) -> BaseDistribution:
@@ -234,7 +205,7 @@ class Objects(BaseStorage):
         kept = self.base.get_study_system_attrs(study_id).get(_CHOICES + name)
         if kept is not None and tuple(kept["texts"]) == choices.texts:
             return
-        kept = {"texts": list(choices.texts), "objects": [_packed_choice(choice) for choice in choices.choices]}
+        kept = {"texts": list(choices.texts), "objects": [packed_choice(choice) for choice in choices.choices]}
         self.base.set_study_system_attr(study_id, _CHOICES + name, kept)
 
     def _objects(self, name: str, texts: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -245,33 +216,10 @@ class Objects(BaseStorage):
                 kept = self.base.get_study_system_attrs(self._study_id).get(_CHOICES + name)
             if kept is not None and tuple(kept["texts"]) == texts:
                 pairs = zip(kept["objects"], texts, strict=True)
-                self._known[name, texts] = tuple(_unpacked_choice(one, text) for one, text in pairs)
+                self._known[name, texts] = tuple(unpacked_choice(one, text) for one, text in pairs)
             else:
                 self._known[name, texts] = None
         return self._known[name, texts]
-
-    def _encoded(self, key: str, value: Any) -> Any:
-        """Return an attribute in the form in which it is stored."""
-        if is_plain(value) and not _is_encoded(value):
-            return value
-        import cloudpickle
-
-        try:
-            data = cloudpickle.dumps(value)
-        except Exception as error:
-            raise TypeError(
-                f"attribute {key!r} must be an object that can be pickled, got {type(value).__name__}: {error}"
-            ) from error
-        if self._folder is None or len(data) <= _INLINE:
-            return _PICKLED + base64.b64encode(data).decode()
-        name = hashlib.sha256(data).hexdigest()
-        part = self._folder / f"{name}.{os.getpid()}"
-        part.write_bytes(data)
-        part.replace(self._folder / name)
-        return _FILED + name
-
-    def _decoded(self, value: Any) -> Any:
-        return _decoded(value, self._folder)
 
 
 class BeatingObjects(Objects, BaseHeartbeat):
@@ -311,131 +259,3 @@ def keeping(base: BaseStorage, study: str, *, folder: Path | None = None, by_tex
         base = base.base
     kind = BeatingObjects if isinstance(base, BaseHeartbeat) else Objects
     return kind(base, study, folder=folder, by_text=by_text)
-
-
-class _Stored(str):
-    """A stored attribute that was not read yet."""
-
-
-def _unread(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Mark the stored attributes that are pickles."""
-    return {key: _Stored(value) if _is_encoded(value) else value for key, value in attributes.items()}
-
-
-def _read(attributes: dict[str, Any], folder: Path | None) -> dict[str, Any]:
-    """Unpickle the attributes that `_unread` marked, and return all."""
-    for key, value in attributes.items():
-        if type(value) is _Stored:
-            attributes[key] = _decoded(str(value), folder)
-    return attributes
-
-
-class _Kept(FrozenTrial):
-    """A trial whose attributes are unpickled on first access."""
-
-    _folder: Path | None
-
-    @property
-    def user_attrs(self) -> dict[str, Any]:
-        return _read(self._user_attrs, self._folder)
-
-    @user_attrs.setter
-    def user_attrs(self, value: dict[str, Any]) -> None:
-        self._user_attrs = value
-
-    @property
-    def system_attrs(self) -> dict[str, Any]:
-        return _read(self._system_attrs, self._folder)
-
-    @system_attrs.setter
-    def system_attrs(self, value: Any) -> None:
-        self._system_attrs = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FrozenTrial) and plain_trial(self).__dict__ == plain_trial(other).__dict__
-
-    __hash__ = FrozenTrial.__hash__
-
-    def __repr__(self) -> str:
-        return repr(plain_trial(self))
-
-
-def plain_trial(trial: FrozenTrial) -> FrozenTrial:
-    """Return a trial of Optuna's class, with all objects unpickled."""
-    if type(trial) is FrozenTrial and not any(isinstance(d, Choices) for d in trial.distributions.values()):
-        return trial
-    plain = copy.copy(trial)
-    plain._user_attrs, plain._system_attrs = trial.user_attrs, trial.system_attrs
-    plain._distributions = {
-        name: _plain_distribution(d.choices) if isinstance(d, Choices) else d for name, d in trial.distributions.items()
-    }
-    plain.__class__ = FrozenTrial
-    plain.__dict__.pop("_folder", None)
-    return plain
-
-
-def _plain_distribution(choices: Sequence[Any]) -> CategoricalDistribution:
-    with _unwarned():
-        return CategoricalDistribution(choices)
-
-
-@contextlib.contextmanager
-def _unwarned() -> Iterator[None]:
-    """Silence Optuna's warning that not every storage keeps objects in distributions."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _fixed(value: Any) -> Any:
-    """Return an enqueued parameter in stored form: numpy scalars as Python's, other objects as text."""
-    if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
-        value = item()
-    return value if is_plain(value) else text_of(value)
-
-
-def _is_encoded(value: Any) -> bool:
-    return type(value) is str and value.startswith((_PICKLED, _FILED))
-
-
-def _decoded(value: Any, folder: Path | None) -> Any:
-    """Return the original value of an attribute. Unpickling runs code of anyone who can write to the storage."""
-    if not _is_encoded(value):
-        return value
-    if value.startswith(_PICKLED):
-        return pickle.loads(base64.b64decode(value[len(_PICKLED) :]))
-    if folder is None:
-        return value
-    return pickle.loads((folder / value[len(_FILED) :]).read_bytes())
-
-
-def _packed_choice(choice: Any) -> dict[str, Any] | None:
-    """Return an object in the form stored in the study, or None if it is JSON or cannot be pickled."""
-    import cloudpickle
-
-    if choice is None or type(choice) in (bool, int, float, str):
-        return None
-    try:
-        kept = {"pickle": base64.b64encode(cloudpickle.dumps(choice)).decode()}
-    except Exception:
-        return None
-    if isinstance(choice, FunctionType):
-        kept["place"] = f"{choice.__module__}:{choice.__qualname__}"
-    return kept
-
-
-def _unpacked_choice(kept: dict[str, Any] | None, text: Any) -> Any:
-    if kept is None:
-        return text
-    choice = pickle.loads(base64.b64decode(kept["pickle"]))
-    return _original(choice, kept.get("place", "")) if isinstance(choice, FunctionType) else choice
-
-
-def _original(copied: FunctionType, place: str) -> Any:
-    """Return the function in this process that another is a copy of, or the copy if that was not found."""
-    module, _, name = place.partition(":")
-    try:
-        mine = functools.reduce(getattr, name.split("."), sys.modules[module])
-    except (KeyError, AttributeError):
-        return copied
-    return mine if isinstance(mine, FunctionType) and mine.__code__ == copied.__code__ else copied

@@ -11,7 +11,8 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from outbid._search.categories import is_plain
-from outbid.integrations.optuna.object_storage import Objects, plain_trial, stale_callback
+from outbid.integrations.optuna.object_codec import plain_trial
+from outbid.integrations.optuna.object_storage import Objects, stale_callback
 from outbid.integrations.optuna.sweep_study import ATTRIBUTE
 
 _OURS = "outbid:"  # prefix of attributes that only the shared study has

@@ -28,7 +28,8 @@ from outbid._search.categories import index_of, text_of
 from outbid._training import notes
 from outbid._training.outside_state import Watch
 from outbid._training.trial import Trial
-from outbid.integrations.optuna.object_storage import Choices, Objects, keeping
+from outbid.integrations.optuna.object_codec import Choices
+from outbid.integrations.optuna.object_storage import Objects, keeping
 from outbid.integrations.optuna.sweep_study import ATTRIBUTE, kept
 from outbid.v1 import bus_pb2
 
