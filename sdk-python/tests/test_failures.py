@@ -12,7 +12,8 @@ from fake_server import make_trial
 from outbid._display import display as displays
 from outbid._display import layout
 from outbid._display.failures import TRACEBACK, Failures, kind_of, last_lines, last_traceback
-from outbid._results.model import SweepInfo, sweep_info, trial_result
+from outbid._results.from_proto import sweep_info, trial_result
+from outbid._results.model import SweepInfo
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 

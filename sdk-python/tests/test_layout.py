@@ -16,7 +16,8 @@ from rich.cells import cell_len
 
 from fake_server import make_trial
 from outbid._display import layout
-from outbid._results.model import SweepInfo, TrialResult, sweep_info, trial_result
+from outbid._results.from_proto import sweep_info, trial_result
+from outbid._results.model import SweepInfo, TrialResult
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 

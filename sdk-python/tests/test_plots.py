@@ -12,7 +12,8 @@ import pytest
 import outbid as ob
 from fake_server import make_trial
 from outbid._display.plots import Plots
-from outbid._results.model import SweepInfo, sweep_info, trial_result
+from outbid._results.from_proto import sweep_info, trial_result
+from outbid._results.model import SweepInfo
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 

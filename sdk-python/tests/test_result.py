@@ -18,7 +18,7 @@ import outbid as ob
 from fake_server import FakeServer, make_report, make_trial
 from outbid._display import display as displays
 from outbid._results import importance as importances
-from outbid._results.model import sweep_info, trial_result
+from outbid._results.from_proto import sweep_info, trial_result
 from outbid.v1 import service_pb2 as pb
 
 

@@ -14,7 +14,7 @@ from outbid._client.secrets import Secrets
 from outbid._core import validation
 from outbid._core.errors import NotFoundError
 from outbid._core.user_warning import warn_user
-from outbid._results import model
+from outbid._results import from_proto, model
 from outbid._results.result import Result
 from outbid.rpc import FixedAddress
 from outbid.v1 import service_pb2 as pb
@@ -59,7 +59,7 @@ class Client(Connection):
         request = pb.ListSweepsRequest(tenant=tenant)
         while True:
             page = self.rpc.list_sweeps(request)
-            found.extend(model.sweep_info(sweep, self) for sweep in page.sweeps)
+            found.extend(from_proto.sweep_info(sweep, self) for sweep in page.sweeps)
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token

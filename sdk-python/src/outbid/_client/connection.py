@@ -12,7 +12,7 @@ from typing import Any
 
 from outbid._client.local_server import LocalServer
 from outbid._core.errors import CheckpointError, UnavailableError
-from outbid._results import checkpoint_info, model
+from outbid._results import checkpoint_info, from_proto, model
 from outbid.rpc import Address, Patience, Service
 from outbid.v1 import event_pb2, sweep_pb2
 from outbid.v1 import service_pb2 as pb
@@ -100,7 +100,7 @@ class Connection:
         """Return the current state of a sweep."""
         request = pb.GetSweepRequest(sweep=sweep_id)
         answer = self.rpc.get_sweep(request)
-        return model.sweep_info(answer.sweep, self)
+        return from_proto.sweep_info(answer.sweep, self)
 
     def spec(self, sweep_id: str) -> sweep_pb2.SweepSpec:
         """Return the submitted spec of a sweep."""
@@ -113,7 +113,7 @@ class Connection:
         request = pb.ListTrialsRequest(sweep=sweep_id)
         while True:
             page = self.rpc.list_trials(request)
-            found.extend(model.trial_result(trial, self) for trial in page.trials)
+            found.extend(from_proto.trial_result(trial, self) for trial in page.trials)
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token
@@ -127,7 +127,7 @@ class Connection:
         while True:
             try:
                 return [
-                    model.report_info(report)
+                    from_proto.report_info(report)
                     for piece in self.rpc.list_reports(request)
                     for report in piece.reports
                     if report.report.metrics  # others only contain attributes

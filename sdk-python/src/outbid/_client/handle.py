@@ -22,7 +22,7 @@ from outbid._core.exception_codec import RemoteTraceback
 from outbid._core.user_warning import warn_user
 from outbid._display.display import Display, NoDisplay, make_display
 from outbid._display.failures import LATE_LOG, Failures, last_lines, last_traceback
-from outbid._results import model
+from outbid._results import from_proto, model
 from outbid._results.result import Result
 from outbid._search.asktell import AskTell
 from outbid._search.resources import Limits
@@ -308,12 +308,12 @@ class SweepHandle(AskTell):
                     fresh = news.reports[min(skip, len(news.reports)) :]
                     skip -= len(news.reports) - len(fresh)
                     seen += len(fresh)
-                    sweep = model.sweep_info(news.sweep, self._client)
+                    sweep = from_proto.sweep_info(news.sweep, self._client)
                     state = sweep.state
                     yield model.Update(
                         sweep,
-                        tuple(model.trial_result(t, self._client) for t in news.trials),
-                        tuple(model.report_info(r) for r in fresh if r.report.metrics),
+                        tuple(from_proto.trial_result(t, self._client) for t in news.trials),
+                        tuple(from_proto.report_info(r) for r in fresh if r.report.metrics),
                     )
             except TimeoutError:
                 raise self._late(timeout) from None
