@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import outbid as ob
 from outbid._search.choices import sendable
+from outbid._search.preview import as_trained
 from outbid._search.space import fill_space
-from outbid._search.sweep import _as_trained
 from outbid._training.config import parse_config
 from outbid.plugin._space import Space as Known
 from outbid.v1 import sweep_pb2 as pb
@@ -75,7 +75,7 @@ def there_and_back(space: Any) -> list[Any]:
     known, found = Known(message.space), []
     for number in range(max(d.count for d in known)):
         config = known.configuration(lambda d: d.nth(number))  # noqa: B023
-        text = json.dumps(_as_trained(config))
+        text = json.dumps(as_trained(config))
         found.append(parse_config(text))
         objects.put_back(found[-1])
     return found

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from outbid._results.model import Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
     from outbid._results.result import Result
     from outbid._search.asktell import AskedTrial
+    from outbid._search.preview import Preview
     from outbid._search.resources import Checkpoints, Limits, Program, Resources, Secret, Utility
     from outbid._search.rung import Rung
     from outbid._search.space import (
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
         uniform,
         when,
     )
-    from outbid._search.sweep import Preview, Sweep
+    from outbid._search.sweep import Sweep
     from outbid._search.tuner_classes import (
         ASHA,
         PBT,
@@ -153,7 +154,8 @@ _HOMES = {
         "when",
     ),
     "_results.checkpoint_info": ("Checkpoint", "Ingredient", "SoupInfo"),
-    "_search.sweep": ("Preview", "Sweep"),
+    "_search.preview": ("Preview",),
+    "_search.sweep": ("Sweep",),
     "_client.tenant": ("Tenant", "TenantLimit"),
     "_training.trial": ("Device", "Fork", "Trial"),
     "_search.tuner_classes": (

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import html
-import inspect
 import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from outbid._client import programs
 from outbid._client.callbacks import Callback, callables
@@ -24,14 +21,13 @@ from outbid._core.errors import as_text
 from outbid._core.limits import check_labels
 from outbid._core.name_hints import hinted
 from outbid._core.user_warning import warn_user
-from outbid._display import html_table
-from outbid._display.layout import config_texts
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
 from outbid._search.choices import Objects, restoring, sendable
 from outbid._search.default_tuner import default_tuner
 from outbid._search.derived import drawing, split
 from outbid._search.objectives import fill_objectives
+from outbid._search.preview import Preview, as_trained
 from outbid._search.resources import (
     Checkpoints,
     Duration,
@@ -46,6 +42,18 @@ from outbid._search.resources import (
 from outbid._search.rung import Rung
 from outbid._search.space import Space, fill_space, to_value
 from outbid._search.stopping import Stop, Stopping, stopping
+from outbid._search.sweep_arguments import (
+    NAME_LENGTH,
+    checked_program,
+    checked_space,
+    deadline_text,
+    flag,
+    instance,
+    lines,
+    merged,
+    sweep_name,
+    training_function,
+)
 from outbid._search.tuner_classes import Random
 from outbid._search.tuners import Tuner
 from outbid._search.warm_start import WarmStart, check_earlier, fill_points, start_warm
@@ -55,48 +63,7 @@ from outbid.v1 import sweep_pb2 as pb
 if TYPE_CHECKING:
     from outbid._training.trial import Trial
 
-T = TypeVar("T")
-
-_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _FUNCTION_NAME = 60  # characters of a function's name that are shown
-_NAME_LENGTH = 42  # characters of a sweep's name; the server's limit
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The outlook of a sweep: total trials and steps (0 if unbounded), rungs, example configurations and warnings.
-
-    `device_hours` is 0 unless `preview` was given `step_seconds`.
-    """
-
-    trials: int
-    steps: int
-    rungs: tuple[Rung, ...]
-    device_hours: float
-    examples: tuple[dict[str, Any], ...]
-    warnings: tuple[str, ...]
-
-    def _repr_html_(self) -> str:
-        totals = f"{self.trials or 'any number of'} trials, {self.steps or 'any number of'} steps"
-        if self.device_hours:
-            totals += f", {self.device_hours:.3g} device-hours"
-        rungs = [(str(r.bracket), str(r.until_step), str(r.trials), str(r.steps)) for r in self.rungs]
-        examples = [(text,) for text in config_texts(self.examples)]
-        return (
-            f"<div><p><b>{totals}</b></p>{''.join(f'<p>warning: {html.escape(w)}</p>' for w in self.warnings)}"
-            + (html_table.table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
-            + (html_table.table(("a few configurations",), examples) if examples else "")
-            + "</div>"
-        )
-
-
-def _as_trained(value: Any) -> Any:
-    """Return a configuration as trials see it: keys sorted, whole numbers as ints. Protobuf messages keep neither."""
-    if isinstance(value, dict):
-        return {name: _as_trained(inner) for name, inner in sorted(value.items())}
-    if isinstance(value, list):
-        return [_as_trained(inner) for inner in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Sweep:
@@ -196,39 +163,39 @@ class Sweep:
         agent_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
     ) -> None:
-        space, functions = split(_checked_space(space))
+        space, functions = split(checked_space(space))
         self._objects = Objects()
         if program is None:
             space, self._objects = sendable(space)
-        self._train = stopping(restoring(drawing(_function(train, program), functions), self._objects), stop)
-        self._program = _program(program)
+        self._train = stopping(restoring(drawing(training_function(train, program), functions), self._objects), stop)
+        self._program = checked_program(program)
         self._python = None if python is None else validation.path("Sweep: python", python)
         self._workdir = None if workdir is None else validation.path("Sweep: workdir", workdir)
         self._env = validation.mapping("Sweep: env", env or {}, '{"OMP_NUM_THREADS": "1"}')
-        self._fresh_process = _flag("fresh_process", fresh_process)
-        self._fail_fast = _flag("fail_fast", fail_fast)
+        self._fresh_process = flag("fresh_process", fresh_process)
+        self._fail_fast = flag("fail_fast", fail_fast)
         self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
         self._loggers = callables("Sweep: loggers", loggers)
         self._handle: SweepHandle | None = None
         spec = pb.SweepSpec(
-            name=_checked_name(name) if name else self._made_name(),
+            name=sweep_name(name) if name else self._made_name(),
             tenant=validation.text("Sweep: tenant", tenant),
-            constraints=_lines(constraints),
+            constraints=lines(constraints),
             labels=check_labels("Sweep: labels", validation.mapping("Sweep: labels", labels or {}, '{"who": "me"}')),
         )
         fill_objectives(spec, metric, mode)
         fill_space(spec.space, space)
         self._uses_default = tuner is None  # the default depends on where the server is
-        spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
+        spec.tuner.CopyFrom(instance("tuner", tuner or Random(), Tuner).to_proto())
         fill_points(spec, points, self._objects.send_all)
         self._earlier = warm_start
         if warm_start is not None:
             check_earlier(warm_start)
-        spec.resources.CopyFrom(_checked("resources", resources or Resources(), Resources).to_proto())
+        spec.resources.CopyFrom(instance("resources", resources or Resources(), Resources).to_proto())
         flat = Limits(trials, concurrency, steps, wall_time, target)
-        spec.limits.CopyFrom(_merged(flat, limits).to_proto())
+        spec.limits.CopyFrom(merged(flat, limits).to_proto())
         if checkpoints is not None:
-            spec.checkpoints.CopyFrom(_checked("checkpoints", checkpoints, Checkpoints).to_proto())
+            spec.checkpoints.CopyFrom(instance("checkpoints", checkpoints, Checkpoints).to_proto())
         if max_restarts is not None:
             if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or not 0 <= max_restarts <= 1000:
                 raise ValueError(f"max_restarts: must be from 0 to 1000, got {max_restarts!r}")
@@ -238,9 +205,9 @@ class Sweep:
         if weight != 1:
             spec.weight = weight
         if utility is not None:
-            spec.utility.CopyFrom(_checked("utility", utility, Utility).to_proto())
+            spec.utility.CopyFrom(instance("utility", utility, Utility).to_proto())
         if deadline != "":
-            spec.deadline = _deadline(deadline)
+            spec.deadline = deadline_text(deadline)
         if agent:
             spec.agent.plugin = validation.text("Sweep: agent", agent, "the name of an agent")
             spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
@@ -331,7 +298,7 @@ class Sweep:
             steps=answer.outlook.steps,
             rungs=tuple(Rung(r.bracket, r.until_step, r.trials, r.steps) for r in answer.outlook.rungs),
             device_hours=answer.device_hours,
-            examples=tuple(_as_trained(json_format.MessageToDict(example)) for example in answer.examples),
+            examples=tuple(as_trained(json_format.MessageToDict(example)) for example in answer.examples),
             warnings=tuple(answer.warnings),
         )
 
@@ -384,7 +351,7 @@ class Sweep:
             source = PurePath(self._program.command[0]).stem
         else:
             source = "sweep"
-        made = re.sub(r"[^a-z0-9]+", "-", source.lower()).lstrip("-0123456789")[:_NAME_LENGTH].strip("-")
+        made = re.sub(r"[^a-z0-9]+", "-", source.lower()).lstrip("-0123456789")[:NAME_LENGTH].strip("-")
         return made or "sweep"
 
     def _spec_for(self, client: Client | None, blob: str) -> pb.SweepSpec:
@@ -418,102 +385,3 @@ class Sweep:
         else:
             spec.external.CopyFrom(pb.External(timeout=self._ask_timeout))
         return spec
-
-
-def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
-    if train is None:
-        return None
-    if program is not None:
-        raise TypeError("Sweep: give either a training function or a program")
-    if not callable(train):
-        raise TypeError(f"Sweep: train must be a function of a trial, got {type(train).__name__}: {train!r:.80}")
-    if isinstance(train, type):
-        raise TypeError(
-            f"Sweep: train must be a function of a trial, got the class {train.__name__}; pass an instance that can "
-            f"be called: {train.__name__}(...)"
-        )
-    name = function_pickle.name_of(train)
-    if inspect.iscoroutinefunction(train) or inspect.isgeneratorfunction(train) or inspect.isasyncgenfunction(train):
-        raise TypeError(f"Sweep: train must run when it is called, but {name} is async or yields; use a plain function")
-    try:
-        inspect.signature(train).bind(None)
-    except TypeError as wrong:
-        raise TypeError(
-            f"Sweep: train is called with one argument, the trial, which does not suit {name}: {wrong}; "
-            "functools.partial binds other arguments"
-        ) from None
-    except ValueError:
-        pass  # a function written in C: its signature is unknown
-    function: Callable[[Trial], Any] = train
-    return function
-
-
-def _program(program: Program | Sequence[str] | str | None) -> Program | None:
-    if program is None:
-        return None
-    if isinstance(program, str):
-        program = Program(shell=program)
-    elif not isinstance(program, Program):
-        program = Program(command=validation.several("Sweep: program", program, "a command's words, or a line of text"))
-    program.to_proto()  # raises if it is invalid
-    return program
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"Sweep: {name} must be True or False, got {value!r:.80}")
-    return value
-
-
-def _merged(flat: Limits, limits: Limits | None) -> Limits:
-    if limits is None:
-        return flat
-    limits = _checked("limits", limits, Limits)
-    for field in fields(Limits):
-        if getattr(flat, field.name) is not None:
-            raise TypeError(f"Sweep: give {field.name} either by itself or in limits, not both")
-    return limits
-
-
-def _checked(name: str, value: Any, kind: type[T]) -> T:
-    if value is not None and isinstance(value, type) and issubclass(value, kind):
-        raise TypeError(
-            f"Sweep: {name} must be an outbid {kind.__name__}, got the class: write ob.{value.__name__}(...)"
-        )
-    if not isinstance(value, kind):
-        raise TypeError(f"Sweep: {name} must be an outbid {kind.__name__}, got {value!r:.80}")
-    return value
-
-
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(validation.text("Sweep: name", name)) or len(name) > _NAME_LENGTH:
-        raise ValueError(
-            f"Sweep: name: {validation.quoted(name)} is not a valid name; use lower-case letters, digits and dashes, "
-            f"start with a letter, end without a dash, {_NAME_LENGTH} at most"
-        )
-    return name
-
-
-def _checked_space(space: Space | None) -> Space:
-    if space is None:
-        raise TypeError('Sweep: space is missing: a dict such as {"lr": ob.loguniform(1e-4, 1e-1)}')
-    if not isinstance(space, Mapping):
-        raise TypeError(f"space: space must be a dict, got {type(space).__name__}")
-    return space
-
-
-def _deadline(value: Duration | datetime.datetime) -> str:
-    """Return a deadline as the API's text: a time, or a duration after the submission."""
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is None:
-            raise ValueError(f"deadline: {value!r} has no time zone; give it one, such as datetime.timezone.utc")
-        return value.isoformat()
-    if isinstance(value, str):
-        return value  # the server parses it
-    return duration("deadline", value)
-
-
-def _lines(constraints: Sequence[str]) -> list[str]:
-    such = 'conditions such as "lr * batch < 10"'
-    lines = validation.several("Sweep: constraints", constraints, such)
-    return [validation.text(f"Sweep: constraints[{i}]", line, f"one of the {such}") for i, line in enumerate(lines)]
