@@ -125,7 +125,7 @@ def test_until_the_end_of_the_code(tmp_path: Path) -> None:
 def test_steps_without_an_end_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("outbid._training.trial._MANY_STEPS", 3)
+    monkeypatch.setattr("outbid._training.trial_loop._MANY_STEPS", 3)
     w = Worker(tmp_path, until_step=1)
     w.targets = [0]
     for step in w.trial.steps():
