@@ -129,6 +129,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	cluster := &clusterCommands{client: a.client, version: a.version}
 	keys := &keyCommands{a.console}
 	tenants := &tenantCommands{a.client}
+	assistants := &mcpCommand{a.process}
 	sims := &simCommands{client: a.client, edition: a.edition}
 	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
 		sweeps.watchCommand(), queries.showCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
@@ -144,7 +145,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 		}
 		add(groupSimulation, more...)
 	}
-	add(groupOther, program.versionCommand(), program.completionCommand(), program.docsCommand())
+	add(groupOther, assistants.command(), program.versionCommand(), program.completionCommand(), program.docsCommand())
 }
 
 // groupCommand returns a command that only has subcommands.
