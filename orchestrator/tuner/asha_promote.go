@@ -3,6 +3,8 @@ package tuner
 import (
 	"fmt"
 	"math"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // ashaPromote is algorithm 2 of the paper (see asha). A trial that reaches a rung is paused. When a device is free,
@@ -82,7 +84,7 @@ func (a *ashaPromote) reached(e Reached) error {
 	r.Size++
 	switch {
 	case int(rec.rung) == a.Brackets[rec.bracket].top():
-		a.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+		a.end(e.Trial, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
 	case math.IsNaN(e.Metric):
 		a.end(e.Trial, false, fmt.Sprintf("%s: %s is NaN or was not reported", a.whereIs(e.Trial), a.metricName()))
 	default:
@@ -104,7 +106,7 @@ func (a *ashaPromote) wait(t Trial) {
 	}
 	dropped := a.hopeless(int(rec.bracket), int(rec.rung))
 	if dropped != t {
-		a.pause(t, fmt.Sprintf("%s: of the %s here %d may go on so far, and %d did", a.whereIs(t), count(r.Size, "trial"),
+		a.pause(t, fmt.Sprintf("%s: of the %s here %d may go on so far, and %d did", a.whereIs(t), english.Plural(r.Size, "trial", ""),
 			a.places(r, r.Size), r.Promoted))
 	}
 	if dropped >= 0 && a.trials[dropped].phase == paused {
@@ -179,7 +181,7 @@ func (a *ashaPromote) finish() {
 			for r.best.dropTop(a.waitsIn(i, k)) {
 				if t := a.giveUp(r.best.pop().Trial); a.trials[t].phase == paused {
 					a.end(t, false, fmt.Sprintf("%s: the sweep is done, and %d of the %s here went on", a.where(i, k), r.Promoted,
-						count(r.Size, "trial")))
+						english.Plural(r.Size, "trial", "")))
 				}
 			}
 			r.held = 0

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/dustin/go-humanize/english"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -29,7 +31,7 @@ func (a *ashaStop) ask(n int) error {
 		if a.trials[t].phase != ready {
 			continue
 		}
-		a.advance(t, fmt.Sprintf("the sweep was extended to %s", count(int(a.steps), "step")))
+		a.advance(t, fmt.Sprintf("the sweep was extended to %s", english.Plural(int(a.steps), "step", "")))
 		n--
 	}
 	for ; n > 0 && a.canCreate(); n-- {
@@ -58,7 +60,7 @@ func (a *ashaStop) reached(e Reached) error {
 	where := a.whereIs(e.Trial)
 	switch {
 	case int(rec.rung) == a.Brackets[rec.bracket].top():
-		a.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+		a.end(e.Trial, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
 	case math.IsNaN(e.Metric):
 		a.end(e.Trial, false, fmt.Sprintf("%s: %s is NaN or was not reported", where, a.metricName()))
 	case r.Size < int(a.eta):
@@ -138,7 +140,9 @@ func (a *ashaStop) outlook() Outlook {
 		// The outlook is unknown without a trial limit, and for a spec that New rejects.
 		a.expected = Outlook{}
 		if a.limit() > 0 {
-			a.expected, _ = Rehearse(Settings{Spec: a.spec}, a.limit())
+			if fresh, err := newOf(ashaKind(), Settings{Spec: a.spec}); err == nil {
+				a.expected, _ = rehearse(fresh, a.limit())
+			}
 		}
 		a.rehearsed = a.spec
 	}

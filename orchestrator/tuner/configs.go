@@ -35,7 +35,7 @@ func newConfigs(spec *outbidv1.SweepSpec, t *outbidv1.Tuner, k *kind) (*configs,
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckSettings(t, s); err != nil {
+	if err := k.checkSettings(t, s); err != nil {
 		return nil, err
 	}
 	c := &configs{space: s, root: t.GetSeed()}
@@ -49,23 +49,11 @@ func newSampler(k *kind, t *outbidv1.Tuner, s *space.Space) (sample.Sampler, err
 	if k.sampler != nil {
 		return k.sampler(t, s)
 	}
-	drawn, err := sample.New(samplerName(t), s, t.GetSeed())
+	drawn, err := sample.New(setting.SamplerName(t), s, t.GetSeed())
 	if err != nil {
 		return nil, fmt.Errorf("tuner.%s.%w", k.name, err)
 	}
 	return drawn, nil
-}
-
-// samplerName returns the sampler named in the settings of a tuner, or "" for a tuner without this setting.
-func samplerName(t *outbidv1.Tuner) string {
-	m, name := setting.Tuner(t)
-	if name == "" {
-		return ""
-	}
-	if field := m.Descriptor().Fields().ByName(setting.Sampler); field != nil {
-		return m.Get(field).String()
-	}
-	return ""
 }
 
 // next returns the configuration of a new trial: an initial one or a draw. It returns false if none is left.

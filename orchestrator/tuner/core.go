@@ -146,9 +146,7 @@ func (c *core) metricName() string {
 	return "the metric"
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+// tooEarly returns an error for an early Reached. A tuner that accepted the event would wait forever for the trial.
+func tooEarly(e Reached, target int64) error {
+	return fmt.Errorf("trial %d reached step %d, but it was to train until step %d", e.Trial, e.Step, target)
 }

@@ -25,7 +25,7 @@ type rules interface {
 // An engine is a built-in tuner: the core and its rules.
 type engine struct {
 	*core
-	kind  string
+	kind  *kind
 	rules rules
 }
 
@@ -33,7 +33,7 @@ type engine struct {
 func (e *engine) Handle(event Event) ([]Action, error) {
 	e.out = nil
 	if err := e.handle(event); err != nil {
-		return nil, fmt.Errorf("tuner %s: %w", e.kind, err)
+		return nil, fmt.Errorf("tuner %s: %w", e.kind.name, err)
 	}
 	return e.out, nil
 }
@@ -97,7 +97,7 @@ func (e *engine) hasEnded(t Trial) (bool, error) {
 // extend applies new settings. On an error nothing has changed.
 func (e *engine) extend(s Settings) error {
 	old := Settings{Spec: e.spec}
-	if err := CheckExtension(old, s); err != nil {
+	if err := e.kind.checkExtension(old, s); err != nil {
 		return fmt.Errorf("extend: %w", err)
 	}
 	if err := e.configs.widen(old.Spec, s.Spec); err != nil {

@@ -3,23 +3,20 @@ package tuner
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// CheckExtension returns an error that names the field if a sweep with old settings cannot be extended to new ones.
-// More trials, more steps, a larger population, more iterations and a wider space are allowed. Everything else that a
-// tuner's decisions depend on must stay the same.
-func CheckExtension(old, now Settings) error {
-	if _, err := New(now); err != nil {
-		return err
-	}
+// checkExtension returns an error that names the field if a sweep of a tuner of this kind cannot be extended from old
+// settings to new ones.
+func (k *kind) checkExtension(old, now Settings) error {
 	was, is := old.Spec, now.Spec
 	if a, b := NameOf(was.GetTuner()), NameOf(is.GetTuner()); a != b {
 		return fmt.Errorf("tuner: %s cannot become %s; submit a new sweep", a, b)
+	}
+	if _, err := newOf(k, now); err != nil {
+		return err
 	}
 	if a, b := was.GetMetric(), is.GetMetric(); a != b {
 		return fmt.Errorf("metric: %q cannot become %q; submit a new sweep", a, b)
@@ -69,29 +66,6 @@ func checkTunerExtension(was, is *outbidv1.Tuner) error {
 		default:
 			return fmt.Errorf("tuner.%s.%s: %v cannot become %v; submit a new sweep", kind, f.Name(), a.Get(f), b.Get(f))
 		}
-	}
-	return nil
-}
-
-// PlannedTrials returns the number of trials that the settings of a tuner plan without the trial limit, or 0 if only
-// limits say how many there are.
-func PlannedTrials(spec *outbidv1.SweepSpec) (int32, error) {
-	if k := kindOf(NameOf(spec.GetTuner())); k == nil || k.raise == nil {
-		return 0, nil
-	}
-	free := proto.CloneOf(spec)
-	free.GetLimits().Trials = 0
-	t, err := New(Settings{Spec: free})
-	if err != nil {
-		return 0, err
-	}
-	return int32(max(1, min(t.Outlook().Trials, maxTrials))), nil
-}
-
-// RaiseTrials raises the settings of a tuner so that it plans at least n trials.
-func RaiseTrials(spec *outbidv1.SweepSpec, n int32) error {
-	if k := kindOf(NameOf(spec.GetTuner())); k != nil && k.raise != nil {
-		return k.raise(spec, n)
 	}
 	return nil
 }

@@ -1,6 +1,12 @@
 package tuner
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
+)
 
 // A singleStage trains every trial for the same number of steps, or until its code ends. It implements random, grid,
 // Sobol and Bayesian search, and is the base of median stopping.
@@ -27,7 +33,7 @@ func newSingleStage(c *core, label string) *singleStage {
 
 // newSampled returns a singleStage whose label names the sampler.
 func newSampled(c *core) *singleStage {
-	if samplerName(c.tuner) == "sobol" {
+	if setting.SamplerName(c.tuner) == "sobol" {
 		return newSingleStage(c, "Sobol point")
 	}
 	return newSingleStage(c, "random draw")
@@ -40,7 +46,7 @@ func (f *singleStage) ask(n int) error {
 		if f.trials[t].phase != ready {
 			continue
 		}
-		f.train(t, f.steps, fmt.Sprintf("the sweep was extended to %s", count(int(f.steps), "step")))
+		f.train(t, f.steps, fmt.Sprintf("the sweep was extended to %s", english.Plural(int(f.steps), "step", "")))
 		n--
 	}
 	for n > 0 && f.canCreate() {
@@ -62,10 +68,10 @@ func (f *singleStage) reported(Reported) {}
 func (f *singleStage) reached(e Reached) error {
 	if e.Step < f.steps {
 		// The target was set before the sweep was extended.
-		f.train(e.Trial, f.steps, fmt.Sprintf("the sweep was extended to %s", count(int(f.steps), "step")))
+		f.train(e.Trial, f.steps, fmt.Sprintf("the sweep was extended to %s", english.Plural(int(f.steps), "step", "")))
 		return nil
 	}
-	f.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+	f.end(e.Trial, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
@@ -80,7 +82,7 @@ func freezeKind() *kind {
 	return &kind{
 		name: "freeze_thaw", fresh: newFreeze, rule: true, Traits: Traits{Endless: true, Forecasts: true},
 		sampler: func(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
-			if samplerName(t) == "sobol" {
+			if setting.SamplerName(t) == "sobol" {
 				return sample.NewSobol(s, t.GetSeed()), nil
 			}
 			return sample.NewRandom(s, t.GetSeed()), nil // also for the configurations that the model does not choose
@@ -171,7 +173,7 @@ func (z *freeze) reached(e Reached) error {
 	}
 	switch {
 	case e.Step >= z.steps:
-		z.stop(w, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+		z.stop(w, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
 		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	case w.Lost:
 		z.stop(w, false, fmt.Sprintf("step %d: %s is not a finite number", e.Step, z.metricName()))

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 )
 
@@ -109,7 +111,7 @@ func (z *freeze) judge(w *frozen) {
 		return
 	case len(w.Costs) >= 2 && z.isWarmingUp() && z.canCreate():
 		z.running--
-		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(warmupTrials, "trial")))
+		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", english.Plural(warmupTrials, "trial", "")))
 		return
 	}
 	if z.isKeptDue() && (z.isYoung(w) || z.keepable(z.index(w.Trial))) {
@@ -151,7 +153,7 @@ func (z *freeze) dropWorstWaiting() {
 	}
 	if least != nil {
 		z.stop(least, false, fmt.Sprintf("step %d: of %s that wait it has the least chance to beat the best, %.2g",
-			least.Step, count(maxWaiting+1, "trial"), lowest))
+			least.Step, english.Plural(maxWaiting+1, "trial", ""), lowest))
 	}
 }
 
@@ -197,7 +199,7 @@ func (z *freeze) ask(n int) error {
 		if z.trials[t].phase != ready {
 			continue
 		}
-		z.resume(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps), "step")))
+		z.resume(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", english.Plural(int(z.steps), "step", "")))
 		n--
 	}
 	for ; n > 0; n-- {

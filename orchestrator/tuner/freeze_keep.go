@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Kept trials are trained to the end regardless of their forecast. If ranks predict final ranks, kept trials get only
@@ -66,7 +68,7 @@ func (z *freeze) nextKept() *frozen {
 func (z *freeze) assignKept(w *frozen) string {
 	if z.isYoung(w) {
 		z.Given = plus(z.Given, z.next(w.Step)-w.Step)
-		return fmt.Sprintf("trained for %s before it is said whether it is kept", count(int(math.Ceil(keptFrom*float64(z.steps))), "step"))
+		return fmt.Sprintf("trained for %s before it is said whether it is kept", english.Plural(int(math.Ceil(keptFrom*float64(z.steps))), "step", ""))
 	}
 	w.Kept = true
 	z.Given = plus(z.Given, z.steps-w.Step)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // choose returns the configuration of the next new trial and the reason, or nil if it is to be drawn. The choice
@@ -31,7 +33,7 @@ func (z *freeze) choose() (chosen Config, x []float64, why string) {
 			chosen, x, most = config, at, chance
 		}
 	}
-	return chosen, x, fmt.Sprintf("of %s the one with the best chance, %.2g, to end among the best", count(drawnPool+nearPool, "draw"), most)
+	return chosen, x, fmt.Sprintf("of %s the one with the best chance, %.2g, to end among the best", english.Plural(drawnPool+nearPool, "draw", ""), most)
 }
 
 // tried returns the coordinates of all configurations that the model learns from. Training one again would teach it

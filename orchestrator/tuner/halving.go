@@ -1,6 +1,7 @@
 package tuner
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -264,4 +265,16 @@ func (h *halving) restoreRungs() {
 			h.admit(Trial(t))
 		}
 	}
+}
+
+// maxFirstRung is the maximum number of trials of a first rung, to catch a mistyped max_steps.
+const maxFirstRung = 1_000_000
+
+// checkFirstRung rejects settings whose first rung would have too many trials for one of them to reach the last rung.
+func checkFirstRung(tuner string, high, low, eta int64) error {
+	if n := math.Pow(float64(eta), float64(logFloor(low, high, eta))); n > maxFirstRung {
+		return fmt.Errorf("tuner.%s.min_steps: %d up to max_steps %d makes a first rung of %.0f trials, more than %d; raise it",
+			tuner, low, high, n, maxFirstRung)
+	}
+	return nil
 }

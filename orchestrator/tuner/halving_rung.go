@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 func (h *halving) ask(n int) error {
@@ -45,7 +47,7 @@ func (h *halving) reached(e Reached) error {
 	rec.metric = e.Metric
 	b.Rungs[k].Here++
 	if k == b.top() {
-		h.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+		h.end(e.Trial, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
 		return nil
 	}
 	out := e.Trial
@@ -66,11 +68,6 @@ func (h *halving) reached(e Reached) error {
 		h.end(out, false, h.dropped(b, k, h.trials[out].metric))
 	}
 	return nil
-}
-
-// tooEarly returns an error for an early Reached. A tuner that accepted the event would wait forever for the trial.
-func tooEarly(e Reached, target int64) error {
-	return fmt.Errorf("trial %d reached step %d, but it was to train until step %d", e.Trial, e.Step, target)
 }
 
 // admit adds a trial to the ranking of its rung. It returns the trial that no longer has a place, or -1 if all have
@@ -170,24 +167,9 @@ func (h *halving) dropped(b *bracket, rung int, metric float64) string {
 	case math.IsNaN(metric):
 		return fmt.Sprintf("%s: %s is NaN or was not reported", b.where(rung), h.metricName())
 	case keeps == 0:
-		return fmt.Sprintf("%s: %s is less than eta = %d, so none goes on", b.where(rung), count(size, "trial"), b.Eta)
+		return fmt.Sprintf("%s: %s is less than eta = %d, so none goes on", b.where(rung), english.Plural(size, "trial", ""), b.Eta)
 	default:
 		return fmt.Sprintf("%s: only the best %d of %d go on and as many are better by %s (%.6g)", b.where(rung), keeps,
 			size, h.metricName(), metric)
 	}
-}
-
-func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
-	}
-	return fmt.Sprintf("%d%s", n, suffix)
 }

@@ -1,5 +1,7 @@
 package tuner
 
+import "fmt"
+
 // An entry is a trial and the cost that it is ranked by. Lower is better; ties go to the trial created first.
 type entry struct {
 	Cost  float64
@@ -90,3 +92,19 @@ type ranking = heap[entry]
 
 func bestFirst() ranking  { return ranking{above: ahead} }
 func worstFirst() ranking { return ranking{above: behind} }
+
+// ordinal writes a place as a person says it: "1st", "2nd".
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}

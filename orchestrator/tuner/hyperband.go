@@ -2,7 +2,6 @@ package tuner
 
 import (
 	"fmt"
-	"math/big"
 
 	"google.golang.org/protobuf/proto"
 
@@ -45,7 +44,7 @@ func hyperbandKind() *kind {
 func raiseHyperband(spec *outbidv1.SweepSpec, n int32) error {
 	one := proto.CloneOf(spec)
 	one.GetTuner().GetHyperband().Iterations = 1
-	each, err := PlannedTrials(one)
+	each, err := hyperbandKind().plannedTrials(one)
 	if err != nil {
 		return err
 	}
@@ -89,18 +88,6 @@ func (hyperband) sets(s Settings, n int) ([]bracket, error) {
 		}
 	}
 	return all, nil
-}
-
-// hyperbandTrials returns ceil((smax+1)/(s+1) * eta^s), or math.MaxInt64 if that overflows.
-func hyperbandTrials(smax, s int, eta int64) int64 {
-	n := new(big.Int).Exp(big.NewInt(eta), big.NewInt(int64(s)), nil)
-	n.Mul(n, big.NewInt(int64(smax+1)))
-	n.Add(n, big.NewInt(int64(s)))
-	n.Div(n, big.NewInt(int64(s+1)))
-	if !n.IsInt64() {
-		return 1<<63 - 1
-	}
-	return n.Int64()
 }
 
 func (hyperband) iterations(s Settings) int {

@@ -1,14 +1,9 @@
 package tuner
 
-import (
-	"fmt"
-	"math"
-	"math/bits"
-)
+import "math/big"
 
-// maxTrials is the maximum number of trials that a tuner may plan without a trial limit, and maxFirstRung that of a
-// first rung, to catch a mistyped max_steps.
-const maxTrials, maxFirstRung = 10_000_000, 1_000_000
+// maxTrials is the maximum number of trials that a tuner may plan without a trial limit, to catch a mistyped max_steps.
+const maxTrials = 10_000_000
 
 // maxRungs is the maximum number of rungs in a bracket: 2^62 is the largest power of two that is a valid step.
 const maxRungs = 63
@@ -21,24 +16,6 @@ func logFloor(low, high, eta int64) int {
 		n++
 	}
 	return n
-}
-
-// power returns base^n, or math.MaxInt64 if that overflows.
-func power(base int64, n int) int64 {
-	p := int64(1)
-	for range n {
-		p = times(p, base)
-	}
-	return p
-}
-
-// times returns a*b for a, b >= 0, or math.MaxInt64 if that overflows.
-func times(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi != 0 || lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(lo)
 }
 
 // risingLevels returns the last steps of the rungs from low to high: low * eta^k, with the last one raised to high so
@@ -76,19 +53,14 @@ func bracketOutlook(o *Outlook, label int, levels []int64, sizes []int) {
 	}
 }
 
-// plus returns a+b for a, b >= 0, or math.MaxInt64 if that overflows.
-func plus(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
+// hyperbandTrials returns ceil((smax+1)/(s+1) * eta^s), or math.MaxInt64 if that overflows.
+func hyperbandTrials(smax, s int, eta int64) int64 {
+	n := new(big.Int).Exp(big.NewInt(eta), big.NewInt(int64(s)), nil)
+	n.Mul(n, big.NewInt(int64(smax+1)))
+	n.Add(n, big.NewInt(int64(s)))
+	n.Div(n, big.NewInt(int64(s+1)))
+	if !n.IsInt64() {
+		return 1<<63 - 1
 	}
-	return a + b
-}
-
-// checkFirstRung rejects settings whose first rung would have too many trials for one of them to reach the last rung.
-func checkFirstRung(tuner string, high, low, eta int64) error {
-	if n := math.Pow(float64(eta), float64(logFloor(low, high, eta))); n > maxFirstRung {
-		return fmt.Errorf("tuner.%s.min_steps: %d up to max_steps %d makes a first rung of %.0f trials, more than %d; raise it",
-			tuner, low, high, n, maxFirstRung)
-	}
-	return nil
+	return n.Int64()
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -108,7 +110,7 @@ func (p *pbt) ask(n int) error {
 		}
 		if p.trials[t].phase == ready {
 			p.Members[t].Begun = false
-			p.trainOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.steps), "step")))
+			p.trainOn(t, fmt.Sprintf("the sweep was extended to %s", english.Plural(int(p.steps), "step", "")))
 			continue
 		}
 		copied, err := p.compare(p.Members[t].Step)
@@ -187,7 +189,7 @@ func (p *pbt) reached(e Reached) error {
 	}
 	p.rank(e.Trial)
 	if m.Step >= p.steps {
-		p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(m.Step), "step")))
+		p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", english.Plural(int(m.Step), "step", "")))
 		return nil
 	}
 	if why := p.whyWait(e.Trial); why != "" {

@@ -1,6 +1,10 @@
 package tuner
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize/english"
+)
 
 // The members of a population advance abreast.
 //
@@ -35,7 +39,7 @@ func (p *pbt) next() (Trial, bool) {
 func (p *pbt) whyWait(t Trial) string {
 	at := p.Members[t].Step
 	if p.canGrow() {
-		return fmt.Sprintf("waits until %s more have begun", count(p.population()-len(p.trials), "member"))
+		return fmt.Sprintf("waits until %s more have begun", english.Plural(p.population()-len(p.trials), "member", ""))
 	}
 	for o := range p.Members {
 		if p.isWaiting(Trial(o)) && p.Members[o].Step < at {

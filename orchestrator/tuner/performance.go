@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/outbid-dev/outbid/orchestrator/curve"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -218,7 +220,7 @@ func (p *performance) complete(w *watched, e Reached) {
 		p.Completed++
 	}
 	p.drop(w)
-	p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+	p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
 }
 
 // stop prunes a running trial.

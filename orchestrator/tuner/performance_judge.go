@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/outbid-dev/outbid/orchestrator/curve"
 )
 
@@ -95,7 +97,7 @@ func (p *performance) trainOn(w *watched, reason string) { p.train(w.Trial, p.ne
 func (p *performance) forecast(w *watched, step int64) (text string, decides bool) {
 	c, ok := curve.Fit(w.Points, p.maximise)
 	if !ok {
-		return fmt.Sprintf("%s are too few to forecast", count(len(w.Points), "point")), false
+		return fmt.Sprintf("%s are too few to forecast", english.Plural(len(w.Points), "point", "")), false
 	}
 	c.Place = w.Place
 	end := c.At(p.steps, &p.Known)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // keepSlotOrYield decides whether a trial that is not poor keeps its slot.
@@ -118,7 +120,7 @@ func (p *performance) ask(n int) error {
 		if p.trials[t].phase != ready {
 			continue
 		}
-		p.resume(t, p.Done, fmt.Sprintf("the sweep was extended to %s", count(int(p.steps), "step")))
+		p.resume(t, p.Done, fmt.Sprintf("the sweep was extended to %s", english.Plural(int(p.steps), "step", "")))
 		n--
 	}
 	for n > 0 {

@@ -9,14 +9,10 @@ import (
 // rehearsalWidth is the number of trials that a rehearsal trains at once.
 const rehearsalWidth = 64
 
-// Rehearse runs a sweep's tuner to its end on random metrics and counts the trials and steps of each rung, for a
+// rehearse runs a new tuner to its end on random metrics and counts the trials and steps of each rung, for a
 // preview. No trial fails, and a trial's metric does not depend on the order of the trials. If the tuner creates more
-// than limit trials, Rehearse returns the tuner's own Outlook.
-func Rehearse(s Settings, limit int) (Outlook, error) {
-	t, err := New(s)
-	if err != nil {
-		return Outlook{}, err
-	}
+// than limit trials, rehearse returns the tuner's own Outlook.
+func rehearse(t Tuner, limit int) (Outlook, error) {
 	r := rehearsal{tuner: t}
 	for !r.tuner.Status().Exhausted || len(r.queue) > 0 {
 		if len(r.trials) > limit {

@@ -14,7 +14,7 @@ import (
 // Outside replaces a tuner whose sampler runs in a separate process by a plugin tuner with the original tuner as its
 // rule. Other tuners are not changed.
 func Outside(t *outbidv1.Tuner) {
-	sampler := samplerName(t)
+	sampler := setting.SamplerName(t)
 	if !slices.Contains(setting.Learning(), sampler) {
 		return
 	}

@@ -1,6 +1,8 @@
 package tuner
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -8,4 +10,12 @@ import (
 // spec.Check must have accepted the spec.
 type Settings struct {
 	Spec *outbidv1.SweepSpec
+}
+
+// withDefaults returns the tuner of settings with its defaults, without the points. The settings are not changed.
+func (s Settings) withDefaults() *outbidv1.Tuner {
+	t := s.Spec.GetTuner()
+	all := proto.CloneOf(&outbidv1.Tuner{Kind: t.GetKind(), Seed: t.Seed}) //nolint:protogetter // absent stays absent
+	Default(all)
+	return all
 }

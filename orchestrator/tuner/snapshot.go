@@ -27,7 +27,7 @@ type image struct {
 // Snapshot implements Tuner.
 func (e *engine) Snapshot() ([]byte, error) {
 	img := image{
-		Version: snapshotVersion, Kind: e.kind, Dry: e.configs.dry,
+		Version: snapshotVersion, Kind: e.kind.name, Dry: e.configs.dry,
 		Metric: make([]float64, len(e.trials)), Bracket: make([]int32, len(e.trials)),
 		Rung: make([]byte, len(e.trials)), Phase: make([]byte, len(e.trials)),
 	}
@@ -36,20 +36,20 @@ func (e *engine) Snapshot() ([]byte, error) {
 	}
 	var err error
 	if img.Sampler, err = e.configs.sampler.Snapshot(); err != nil {
-		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind, err)
+		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind.name, err)
 	}
 	state, err := e.rules.save()
 	if err != nil {
-		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind, err)
+		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind.name, err)
 	}
 	var buf bytes.Buffer
 	if err := gob.NewEncoder(&buf).Encode(state); err != nil {
-		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind, err)
+		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind.name, err)
 	}
 	img.Rules = bytes.Clone(buf.Bytes())
 	buf.Reset()
 	if err := gob.NewEncoder(&buf).Encode(img); err != nil {
-		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind, err)
+		return nil, fmt.Errorf("snapshot of tuner %s: %w", e.kind.name, err)
 	}
 	return buf.Bytes(), nil
 }
@@ -63,7 +63,7 @@ func (e *engine) load(snapshot []byte) error {
 	switch {
 	case img.Version != snapshotVersion:
 		return fmt.Errorf("%w: it has version %d, want %d", ErrBadSnapshot, img.Version, snapshotVersion)
-	case img.Kind != e.kind:
+	case img.Kind != e.kind.name:
 		return fmt.Errorf("%w: it was taken of tuner %q", ErrBadSnapshot, img.Kind)
 	case len(img.Metric) != n || len(img.Bracket) != n || len(img.Rung) != n:
 		return fmt.Errorf("%w: its columns differ in length", ErrBadSnapshot)

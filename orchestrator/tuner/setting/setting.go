@@ -42,6 +42,18 @@ func Tuner(t *outbidv1.Tuner) (protoreflect.Message, string) {
 	return m.Get(field).Message(), string(field.Name())
 }
 
+// SamplerName returns the sampler named in the settings of a tuner, or "" for a tuner without this setting.
+func SamplerName(t *outbidv1.Tuner) string {
+	m, name := Tuner(t)
+	if name == "" {
+		return ""
+	}
+	if field := m.Descriptor().Fields().ByName(Sampler); field != nil {
+		return m.Get(field).String()
+	}
+	return ""
+}
+
 // Int returns a whole-number setting, or 0 if the tuner does not have it.
 func Int(m protoreflect.Message, name protoreflect.Name) int64 {
 	if field := m.Descriptor().Fields().ByName(name); field != nil {
