@@ -78,7 +78,7 @@ func (a *ashaStop) reached(e Reached) error {
 // record records a trial in its rung and reports whether it is among the best floor(Size/eta).
 func (a *ashaStop) record(r *ashaRung, t Trial) bool {
 	r.Size++
-	top, rest := ranking{behind, r.Top}, ranking{ahead, r.Rest}
+	top, rest := heapOf(behind, r.Top), heapOf(ahead, r.Rest)
 	e := a.entry(t)
 	if !math.IsNaN(e.Cost) {
 		top.push(e)

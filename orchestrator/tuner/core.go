@@ -66,7 +66,7 @@ func newCore(s Settings, k *kind) (*core, error) {
 }
 
 func (c *core) use(spec *outbidv1.SweepSpec) {
-	c.spec, c.tuner = spec, Settings{spec}.withDefaults()
+	c.spec, c.tuner = spec, Settings{Spec: spec}.withDefaults()
 	c.steps = MaxSteps(c.tuner)
 	c.maximise = spec.GetMode() == "max"
 }
@@ -137,7 +137,7 @@ func (c *core) cost(metric float64) float64 {
 	return metric
 }
 
-func (c *core) entry(t Trial) entry { return entry{c.cost(c.trials[t].metric), t} }
+func (c *core) entry(t Trial) entry { return entry{Cost: c.cost(c.trials[t].metric), Trial: t} }
 
 func (c *core) metricName() string {
 	if name := c.spec.GetMetric(); name != "" {

@@ -148,7 +148,7 @@ func (z *freeze) recordMetric(w *frozen, metric float64) {
 	if w.Lost {
 		return
 	}
-	if now := (entry{z.cost(metric), w.Trial}); z.Seen == 0 || ahead(now, z.Best) {
+	if now := (entry{Cost: z.cost(metric), Trial: w.Trial}); z.Seen == 0 || ahead(now, z.Best) {
 		z.Best = now
 	}
 	z.Seen++

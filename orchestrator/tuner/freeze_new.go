@@ -89,7 +89,7 @@ func (z *freeze) leaders() [][]float64 {
 	var all []leader
 	add := func(w *frozen) {
 		if n := len(w.Costs); n > 0 && w.X != nil && !math.IsNaN(w.Costs[n-1]) {
-			all = append(all, leader{entry{w.Costs[n-1], w.Trial}, w.X})
+			all = append(all, leader{entry{Cost: w.Costs[n-1], Trial: w.Trial}, w.X})
 		}
 	}
 	for _, w := range z.live {

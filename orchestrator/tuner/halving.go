@@ -112,8 +112,12 @@ func (b *bracket) complete(rung int) bool {
 	return b.Rungs[rung].Here == b.Rungs[rung].In
 }
 
+// bareHalving returns rules without brackets, to load a snapshot into.
+func bareHalving(c *core, d design) *halving { return &halving{core: c, design: d} }
+
+// startHalving returns the rules of a new sweep with the brackets of a design.
 func startHalving(c *core, d design) (*halving, error) {
-	h := &halving{core: c, design: d}
+	h := bareHalving(c, d)
 	var err error
 	if h.Brackets, err = d.brackets(Settings{Spec: c.spec}); err != nil {
 		return nil, err

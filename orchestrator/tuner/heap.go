@@ -37,6 +37,9 @@ type heap[T any] struct {
 	items []T
 }
 
+// heapOf returns a heap of items that are in the order of one, such as those of an earlier heap with the same order.
+func heapOf[T any](above func(a, b T) bool, items []T) heap[T] { return heap[T]{above, items} }
+
 func (h *heap[T]) len() int { return len(h.items) }
 
 // top returns the item that pop would remove. The heap must not be empty.
@@ -90,8 +93,8 @@ func (h *heap[T]) dropTop(holds func(T) bool) bool {
 // A ranking is a heap of trials with the best or the worst on top.
 type ranking = heap[entry]
 
-func bestFirst() ranking  { return ranking{above: ahead} }
-func worstFirst() ranking { return ranking{above: behind} }
+func bestFirst() ranking  { return heapOf[entry](ahead, nil) }
+func worstFirst() ranking { return heapOf[entry](behind, nil) }
 
 // ordinal writes a place as a person says it: "1st", "2nd".
 func ordinal(n int) string {

@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,7 +32,7 @@ func hyperbandKind() *kind {
 	return &kind{
 		name:  "hyperband",
 		fresh: func(c *core) (rules, error) { return startHalving(c, hyperband{}) },
-		bare:  func(c *core) (rules, error) { return &halving{core: c, design: hyperband{}}, nil },
+		bare:  func(c *core) (rules, error) { return bareHalving(c, hyperband{}), nil },
 		check: func(t *outbidv1.Tuner, _ *space.Space) error {
 			set := t.GetHyperband()
 			return checkFirstRung("hyperband", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
@@ -83,7 +84,7 @@ func (hyperband) sets(s Settings, n int) ([]bracket, error) {
 	all := make([]bracket, 0, n*len(one))
 	for range n {
 		for _, b := range one {
-			b.Rungs = append([]halvingRung(nil), b.Rungs...)
+			b.Rungs = slices.Clone(b.Rungs)
 			all = append(all, b)
 		}
 	}

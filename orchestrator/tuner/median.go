@@ -163,8 +163,8 @@ func (p *checkpoint) len() int { return len(p.Better) + len(p.Worse) + p.NaN }
 
 // add records a running average. Better holds the lower ceil(n/2) of all n averages, if that many are not NaN.
 func (p *checkpoint) add(cost float64) {
-	better := heap[float64]{func(a, b float64) bool { return a > b }, p.Better}
-	worse := heap[float64]{func(a, b float64) bool { return a < b }, p.Worse}
+	better := heapOf(func(a, b float64) bool { return a > b }, p.Better)
+	worse := heapOf(func(a, b float64) bool { return a < b }, p.Worse)
 	if math.IsNaN(cost) {
 		p.NaN++
 	} else {

@@ -209,7 +209,7 @@ func (p *pbt) reached(e Reached) error {
 
 // place returns a member's rank, from 0, and the number of members compared.
 func (p *pbt) place(t Trial) (place, among int) {
-	place, _ = slices.BinarySearchFunc(p.board, entry{p.Members[t].Cost, t}, compareEntries)
+	place, _ = slices.BinarySearchFunc(p.board, entry{Cost: p.Members[t].Cost, Trial: t}, compareEntries)
 	return place, len(p.board) + p.copies()
 }
 
@@ -294,7 +294,7 @@ func (p *pbt) copyFrom(t, source Trial, standing string) error {
 func (p *pbt) rank(t Trial) {
 	m := &p.Members[t]
 	m.Ranked = true
-	e := entry{m.Cost, t}
+	e := entry{Cost: m.Cost, Trial: t}
 	i, _ := slices.BinarySearchFunc(p.board, e, compareEntries)
 	p.board = slices.Insert(p.board, i, e)
 }
@@ -305,7 +305,7 @@ func (p *pbt) unrank(t Trial) {
 		return
 	}
 	m.Ranked = false
-	if i, found := slices.BinarySearchFunc(p.board, entry{m.Cost, t}, compareEntries); found {
+	if i, found := slices.BinarySearchFunc(p.board, entry{Cost: m.Cost, Trial: t}, compareEntries); found {
 		p.board = slices.Delete(p.board, i, i+1)
 	}
 }
@@ -365,7 +365,7 @@ func (p *pbt) load(decode func(any) error) error {
 			if math.IsNaN(m.Cost) {
 				return ErrBadSnapshot
 			}
-			p.board = append(p.board, entry{m.Cost, Trial(t)})
+			p.board = append(p.board, entry{Cost: m.Cost, Trial: Trial(t)})
 		}
 	}
 	slices.SortFunc(p.board, compareEntries)

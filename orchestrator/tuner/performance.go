@@ -213,7 +213,7 @@ func (p *performance) check(w *watched, e Reached) {
 }
 
 func (p *performance) complete(w *watched, e Reached) {
-	if now := (entry{p.cost(e.Metric), e.Trial}); !math.IsNaN(now.Cost) {
+	if now := (entry{Cost: p.cost(e.Metric), Trial: e.Trial}); !math.IsNaN(now.Cost) {
 		if p.Completed == 0 || ahead(now, p.Best) {
 			p.Best = now
 		}
@@ -264,7 +264,7 @@ func (p *performance) extend(old Settings) error {
 	waiting.items = nil
 	for _, e := range items {
 		if w := p.live[e.Trial]; w != nil {
-			waiting.push(entry{-p.merit(w), e.Trial})
+			waiting.push(entry{Cost: -p.merit(w), Trial: e.Trial})
 		}
 	}
 	p.Waiting = waiting.items

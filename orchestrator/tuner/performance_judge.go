@@ -45,7 +45,7 @@ func (r *rankRung) place(cost float64) float64 {
 // record records a trial and reports whether it is outside the worst floor(Size/eta) of the rung.
 func (r *rankRung) record(e entry, eta int) bool {
 	r.Size++
-	best, worst := ranking{behind, r.Best}, ranking{ahead, r.Worst}
+	best, worst := heapOf(behind, r.Best), heapOf(ahead, r.Worst)
 	if !math.IsNaN(e.Cost) {
 		best.push(e)
 		worst.push(best.pop())
@@ -169,7 +169,7 @@ func (p *performance) goal(w *watched) (cost float64, what string) {
 	}
 	forecast := false
 	for _, other := range p.live {
-		if e := (entry{other.Sure, other.Trial}); other != w && !math.IsNaN(e.Cost) && ahead(e, whose) {
+		if e := (entry{Cost: other.Sure, Trial: other.Trial}); other != w && !math.IsNaN(e.Cost) && ahead(e, whose) {
 			best, whose, forecast = e.Cost, e, true
 		}
 	}
@@ -197,7 +197,7 @@ func (p *performance) rank(w *watched, e Reached) (text string, fails bool) {
 		}
 		r, where := &p.Rungs[k], fmt.Sprintf("the rung of step %d", p.rung(k))
 		w.Place = r.place(p.cost(e.Metric))
-		passes := r.record(entry{p.cost(e.Metric), w.Trial}, int(p.eta()))
+		passes := r.record(entry{Cost: p.cost(e.Metric), Trial: w.Trial}, int(p.eta()))
 		switch worst := r.Size / int(p.eta()); {
 		case worst == 0:
 			text = fmt.Sprintf("only %d got to %s, too few to rank", r.Size, where)

@@ -30,7 +30,7 @@ func (p *performance) keepSlotOrYield(w *watched, at, why string) {
 	}
 	p.running--
 	waiting = p.heap()
-	waiting.push(entry{-own, w.Trial})
+	waiting.push(entry{Cost: -own, Trial: w.Trial})
 	p.Waiting = waiting.items
 	p.pause(w.Trial, reason+"; "+rival+" has the better chance for its steps")
 }
@@ -102,7 +102,10 @@ func (p *performance) newTrialMeritOrZero() float64 {
 	return 0
 }
 
-func (p *performance) heap() *ranking { return &ranking{ahead, p.Waiting} }
+func (p *performance) heap() *ranking {
+	waiting := heapOf(ahead, p.Waiting)
+	return &waiting
+}
 
 // someoneWaits reports whether a paused trial waits, and moves the best one to the top of the heap.
 func (p *performance) someoneWaits() bool {

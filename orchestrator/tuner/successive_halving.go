@@ -21,7 +21,7 @@ func successiveHalvingKind() *kind {
 	return &kind{
 		name:  "successive_halving",
 		fresh: func(c *core) (rules, error) { return startHalving(c, successiveHalving{}) },
-		bare:  func(c *core) (rules, error) { return &halving{core: c, design: successiveHalving{}}, nil },
+		bare:  func(c *core) (rules, error) { return bareHalving(c, successiveHalving{}), nil },
 		check: checkSuccessiveHalving,
 		raise: func(spec *outbidv1.SweepSpec, n int32) error {
 			set := spec.GetTuner().GetSuccessiveHalving()
