@@ -6,6 +6,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 )
 
 // work is the remaining work of a sweep. Steps of trials that are slower or faster than the median trial are
@@ -43,7 +44,7 @@ type stage struct {
 func newWork(s *AppState) *work {
 	w := &work{done: s.StepsDone}
 	w.choosePace(s)
-	traits := tuner.TraitsOf(s.Tuner)
+	traits := registry.TraitsOf(s.Tuner)
 	staged := traits.Rungs != tuner.NoRungs
 	w.addCurrent(s, staged)
 	switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -61,7 +62,7 @@ func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.Previe
 		checked = tuner.RuleSpec(checked)
 	}
 	settings := tuner.Settings{Spec: checked}
-	plan, err := tuner.Rehearse(settings, maxSimulatedTrials)
+	plan, err := registry.Rehearse(settings, maxSimulatedTrials)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
@@ -76,7 +77,7 @@ func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.Previe
 
 // exampleConfigs returns the first configurations that the sweep would train.
 func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
-	t, err := tuner.New(settings)
+	t, err := registry.New(settings)
 	if err != nil {
 		return nil, err
 	}

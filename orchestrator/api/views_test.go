@@ -22,6 +22,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -86,7 +87,7 @@ func serveLoopOf(
 	loop, err := control.Open(t.Context(), control.Config{
 		Settings: control.Settings{
 			Lease:    15 * time.Second,
-			NewTuner: func(s tuner.Settings, _ []byte) (tuner.Tuner, error) { return tuner.New(s) },
+			NewTuner: func(s tuner.Settings, _ []byte) (tuner.Tuner, error) { return registry.New(s) },
 			Fairness: func(_ *policy.View, a *policy.App, _ bool) *outbidv1.Fairness { return fairness(a) },
 		},
 		Policy: p, Ledger: ledger.NewMemory(), History: noReports{}, Now: time.Now, Logger: log,

@@ -13,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -22,9 +23,9 @@ func settings() control.Settings {
 		Trust: func(string) bool { return true },
 		NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 			if snapshot != nil {
-				return tuner.Restore(s, snapshot)
+				return registry.Restore(s, snapshot)
 			}
-			return tuner.New(s)
+			return registry.New(s)
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -40,8 +41,8 @@ func startProcess(s tuner.Settings, snapshot []byte) (*process, error) {
 	s = within(s)
 	p := &process{over: map[tuner.Trial]bool{}}
 	var err error
-	if p.Tuner, err = tuner.New(s); err == nil && len(snapshot) > 0 {
-		p.Tuner, err = tuner.Restore(s, snapshot)
+	if p.Tuner, err = registry.New(s); err == nil && len(snapshot) > 0 {
+		p.Tuner, err = registry.Restore(s, snapshot)
 	}
 	return p, err
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	tuners "github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -155,9 +156,9 @@ type opens = func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error)
 // openBuiltIn is opens for tuners of the binary.
 func openBuiltIn(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 	if snapshot != nil {
-		return tuner.Restore(s, snapshot)
+		return tuners.Restore(s, snapshot)
 	}
-	return tuner.New(s)
+	return tuners.New(s)
 }
 
 func newSite(b *testing.B, devices int, open opens) *site {

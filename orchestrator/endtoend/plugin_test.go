@@ -14,6 +14,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -31,7 +32,7 @@ func servePlugin() {
 			if s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["stepwise"].GetBoolValue() {
 				return openStepwise(s, nil)
 			}
-			t, err := tuner.New(within(s))
+			t, err := registry.New(within(s))
 			given := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()
 			if takes := given["takes"].GetNumberValue(); takes > 0 {
 				t = hanging{t, time.Duration(takes) * time.Second, given["unless"].GetStringValue()}
@@ -39,7 +40,7 @@ func servePlugin() {
 			return t, err
 		},
 		Restore: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
-			return tuner.Restore(within(s), snapshot)
+			return registry.Restore(within(s), snapshot)
 		},
 	})
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 )
 
 // AppState returns the current state of a sweep for its bidder. It depends on its arguments alone. stock is the view's
@@ -21,7 +21,7 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 	if spec := a.Spec.GetAgent(); spec.GetPlugin() != "" {
 		s.Agent, s.Settings = spec.GetPlugin(), spec.GetSettings()
 	}
-	unreported, forecasts := 0.0, tuner.TraitsOf(a.Tuner).Forecasts
+	unreported, forecasts := 0.0, registry.TraitsOf(a.Tuner).Forecasts
 	for _, j := range a.Jobs {
 		step := v.StepAt(j)
 		unreported += step - float64(j.Step)

@@ -8,6 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -161,10 +162,10 @@ func (s *recorder) appOf(sweep string, spec *outbidv1.SweepSpec) measure.App {
 	if most := int(spec.GetLimits().GetConcurrency()); most > 0 {
 		trials = min(trials, most)
 	}
-	_, factor := tuner.Growth(spec.GetTuner())
+	_, factor := registry.Growth(spec.GetTuner())
 	return measure.App{
 		Name: nameOf(spec), Sweep: sweep, Tenant: spec.GetTenant(), Usable: usable,
-		Phased: tuner.TraitsOf(tuner.NameOf(spec.GetTuner())).Rungs == tuner.Phases, Grows: factor > 0,
+		Phased: registry.TraitsOf(tuner.NameOf(spec.GetTuner())).Rungs == tuner.Phases, Grows: factor > 0,
 		Demand: trials * max(1, int(devices.GetMin()), int(devices.GetMax())),
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -28,9 +29,9 @@ func settings() control.Settings {
 		Lease: 15 * time.Second,
 		NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 			if snapshot != nil {
-				return tuner.Restore(s, snapshot)
+				return registry.Restore(s, snapshot)
 			}
-			return tuner.New(s)
+			return registry.New(s)
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -43,7 +44,7 @@ func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv
 		}
 		before, after = tuner.RuleSpec(old), tuner.RuleSpec(s)
 	}
-	if err := tuner.CheckExtension(tuner.Settings{Spec: before}, tuner.Settings{Spec: after}); err != nil {
+	if err := registry.CheckExtension(tuner.Settings{Spec: before}, tuner.Settings{Spec: after}); err != nil {
 		return nil, fromTuner(err)
 	}
 	return s, nil
@@ -146,7 +147,7 @@ func extendTrials(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 	if limit := s.GetLimits().GetTrials(); limit > 0 {
 		s.Limits.Trials = max(n, limit)
 	}
-	if err := tuner.RaiseTrials(s, n); err != nil {
+	if err := registry.RaiseTrials(s, n); err != nil {
 		return fromTuner(err)
 	}
 	return nil
@@ -157,7 +158,7 @@ func plannedTrials(s *outbidv1.SweepSpec) (int32, error) {
 	if limit := s.GetLimits().GetTrials(); limit > 0 {
 		return limit, nil
 	}
-	n, err := tuner.PlannedTrials(s)
+	n, err := registry.PlannedTrials(s)
 	if err != nil {
 		return 0, fromTuner(err)
 	}

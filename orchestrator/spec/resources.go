@@ -8,6 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -84,7 +85,7 @@ func checkForks(s *outbidv1.SweepSpec) error {
 		return wrong("resources.forks", "cannot be used in an external sweep, whose trials are trained by clients")
 	case r.GetSpread():
 		return wrong("resources.forks", "cannot be used with resources.spread, because a fork runs on one node; leave out one of them")
-	case tuner.TraitsOf(kind).Copies:
+	case registry.TraitsOf(kind).Copies:
 		return wrong("resources.forks", "cannot be used with tuner.%s, whose members copy each other; use another tuner, or leave it out", kind)
 	case tuner.MaxSteps(s.GetTuner()) == 0:
 		return wrong("resources.forks", "needs max_steps of the tuner, because a trial's steps are divided over its forks")

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -11,7 +12,7 @@ import (
 
 // checkTuner checks the tuner's settings, and then creates the tuner to check the rest.
 func checkTuner(s *outbidv1.SweepSpec, compiled *space.Space) error {
-	if err := tuner.CheckSettings(s.GetTuner(), compiled); err != nil {
+	if err := registry.CheckSettings(s.GetTuner(), compiled); err != nil {
 		return fromTuner(err)
 	}
 	if own := s.GetTuner().GetPlugin(); own != nil {
@@ -20,7 +21,7 @@ func checkTuner(s *outbidv1.SweepSpec, compiled *space.Space) error {
 	if err := needsEnd(s); err != nil {
 		return err
 	}
-	if _, err := tuner.New(tuner.Settings{Spec: s}); err != nil {
+	if _, err := registry.New(tuner.Settings{Spec: s}); err != nil {
 		return fromTuner(err)
 	}
 	return nil
@@ -34,8 +35,8 @@ func checkPlugin(s *outbidv1.SweepSpec, p *outbidv1.PluginTuner, compiled *space
 	if p.GetRule() == nil {
 		return nil
 	}
-	if !slices.Contains(tuner.RuleNames(), tuner.NameOf(p.GetRule())) {
-		return wrong("tuner.plugin.rule", "must be a tuner whose sampler can be replaced: %s", setting.List(tuner.RuleNames()))
+	if !slices.Contains(registry.RuleNames(), tuner.NameOf(p.GetRule())) {
+		return wrong("tuner.plugin.rule", "must be a tuner whose sampler can be replaced: %s", setting.List(registry.RuleNames()))
 	}
 	return checkTuner(tuner.RuleSpec(s), compiled)
 }
@@ -43,7 +44,7 @@ func checkPlugin(s *outbidv1.SweepSpec, p *outbidv1.PluginTuner, compiled *space
 // needsEnd requires a limit that ends a sweep whose tuner would otherwise draw trials forever.
 func needsEnd(s *outbidv1.SweepSpec) error {
 	name, l := tuner.NameOf(s.GetTuner()), s.GetLimits()
-	if !tuner.TraitsOf(name).Endless || l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.Target != nil {
+	if !registry.TraitsOf(name).Endless || l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.Target != nil {
 		return nil
 	}
 	return wrong("limits.trials", "is missing; a sweep with %s needs a limit: trials, steps, wall_time or target", name)

@@ -12,8 +12,8 @@ type Settings struct {
 	Spec *outbidv1.SweepSpec
 }
 
-// withDefaults returns the tuner of settings with its defaults, without the points. The settings are not changed.
-func (s Settings) withDefaults() *outbidv1.Tuner {
+// WithDefaults returns the tuner of settings with its defaults, without the points. The settings are not changed.
+func (s Settings) WithDefaults() *outbidv1.Tuner {
 	t := s.Spec.GetTuner()
 	all := proto.CloneOf(&outbidv1.Tuner{Kind: t.GetKind(), Seed: t.Seed}) //nolint:protogetter // absent stays absent
 	Default(all)

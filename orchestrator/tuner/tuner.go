@@ -1,5 +1,5 @@
-// Package tuner decides which configurations a sweep trains and for how long: random, grid, Sobol and Bayesian search,
-// successive halving, Hyperband, ASHA, median stopping, learning-curve forecasts and population based training.
+// Package tuner is the contract of tuners, which decide which configurations a sweep trains and for how long. Package
+// registry lists the built-in ones, each of which has a folder of its own.
 //
 // A Tuner is a deterministic state machine: it takes events and returns actions. It has no clock and does no I/O, and
 // its random generator is part of its snapshot. The same events therefore give the same actions in production, in the
@@ -83,8 +83,8 @@ type Exited struct {
 	Metrics map[string]float64
 }
 
-// Extended replaces the settings: more trials, more steps or a wider space. CheckExtension reports beforehand whether a
-// built-in tuner accepts them. Afterwards a Train may name a trial that was Ended as Completed: it continues to the new
+// Extended replaces the settings: more trials, more steps or a wider space. registry.CheckExtension reports beforehand
+// whether a built-in tuner accepts them. Afterwards a Train may name a trial that was Ended as Completed: it continues to the new
 // last step from its newest checkpoint, or from the start if the checkpoint was deleted.
 type Extended struct{ Settings Settings }
 

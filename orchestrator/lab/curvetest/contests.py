@@ -2,7 +2,7 @@
 
     contests.py RESULTS.jsonl [TUNER]
 
-Read the lines that TestContest of orchestrator/tuner wrote (-contest-out RESULTS.jsonl), and print a table of
+Read the lines that TestContest of orchestrator/tuner/registry wrote (-contest-out RESULTS.jsonl), and print a table of
 docs/research/tuners.md for each number of slots. For each set of tasks, and for easy and hard tasks together, it has
 the mean regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of configurations that are
 better (in %, in brackets), and the additional regret compared with TUNER (freeze_thaw) after 16. This difference is

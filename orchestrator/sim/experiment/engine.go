@@ -14,6 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -65,9 +66,9 @@ func settings() control.Settings { return control.Settings{Lease: lease, NewTune
 // builtInTuner creates a tuner; traces never use plugins.
 func builtInTuner(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 	if len(snapshot) > 0 {
-		return tuner.Restore(s, snapshot)
+		return registry.Restore(s, snapshot)
 	}
-	return tuner.New(s)
+	return registry.New(s)
 }
 
 // writtenLedger writes every batch as a line of JSON and keeps none.

@@ -15,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 )
 
 // phillyTrace is the path of the public Philly trace, outside the repository.
@@ -67,9 +68,9 @@ func BenchmarkSimPhilly(b *testing.B) {
 func benchSettings() control.Settings {
 	return control.Settings{Lease: 15 * time.Second, NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 		if snapshot != nil {
-			return tuner.Restore(s, snapshot)
+			return registry.Restore(s, snapshot)
 		}
-		return tuner.New(s)
+		return registry.New(s)
 	}}
 }
 

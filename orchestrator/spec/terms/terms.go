@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -104,7 +104,7 @@ type Growth struct {
 }
 
 func growthOf(s *outbidv1.SweepSpec) Growth {
-	rung, factor := tuner.Growth(s.GetTuner())
+	rung, factor := registry.Growth(s.GetTuner())
 	return Growth{Rung: rung, Factor: factor}
 }
 

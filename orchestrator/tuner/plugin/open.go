@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 )
 
 // Open starts the tuner of a sweep, built in or plugin, as new or from a snapshot if that is not empty. The returned
@@ -30,9 +31,9 @@ func Open(
 	var t tuner.Tuner
 	var err error
 	if len(snapshot) > 0 {
-		t, err = tuner.Restore(s, snapshot)
+		t, err = registry.Restore(s, snapshot)
 	} else {
-		t, err = tuner.New(s)
+		t, err = registry.New(s)
 	}
 	if err != nil {
 		return nil, nil, err

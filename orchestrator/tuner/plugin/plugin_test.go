@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/tunertest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -41,9 +42,9 @@ func servePlugin(flaw string) {
 	made := func(t tuner.Tuner, err error) (tuner.Tuner, error) { return &flawed{Tuner: t, flaw: flaw}, err }
 	Serve(Factory{
 		Name: "test", Version: "1.2",
-		New: func(s tuner.Settings) (tuner.Tuner, error) { return made(tuner.New(s)) },
+		New: func(s tuner.Settings) (tuner.Tuner, error) { return made(registry.New(s)) },
 		Restore: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
-			return made(tuner.Restore(s, snapshot))
+			return made(registry.Restore(s, snapshot))
 		},
 	})
 }
@@ -115,7 +116,7 @@ func start(t *testing.T, flaw string, snapshot []byte) (*Client, error) {
 
 func TestABuiltInTunerDecidesTheSameAcrossTheBoundary(t *testing.T) {
 	t.Parallel()
-	here, err := tuner.New(sweep())
+	here, err := registry.New(sweep())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestABuiltInTunerDecidesTheSameAcrossTheBoundary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := tuner.New(sweep())
+	again, err := registry.New(sweep())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestABuiltInTunerDecidesTheSameAcrossTheBoundary(t *testing.T) {
 // dropped.
 func TestSeveralEventsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
-	here, err := tuner.New(sweep())
+	here, err := registry.New(sweep())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/engine"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -77,9 +79,9 @@ func LaunchRuled(ctx context.Context, s tuner.Settings, snapshot []byte, logger 
 	}
 	r.validator.validatorState = kept.Guard
 	if len(snapshot) > 0 {
-		r.rule, err = tuner.Restore(ruleSettings(s), kept.Rule)
+		r.rule, err = registry.Restore(ruleSettings(s), kept.Rule)
 	} else {
-		r.rule, err = tuner.New(ruleSettings(s))
+		r.rule, err = registry.New(ruleSettings(s))
 	}
 	if err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func ruleSettings(s tuner.Settings) tuner.Settings {
 // configurations are completed so that they meet the constraints.
 func drawSettings(s tuner.Settings) (tuner.Settings, error) {
 	spec := proto.CloneOf(s.Spec)
-	points, err := tuner.Points(spec)
+	points, err := engine.Points(spec)
 	if err != nil {
 		return tuner.Settings{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -88,7 +89,7 @@ func handle(t *testing.T, to tuner.Tuner, e tuner.Event) []tuner.Action {
 func TestARuleTrainsWhatAProgramDraws(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	alone, err := tuner.New(tuner.Settings{Spec: tuner.RuleSpec(s.Spec)})
+	alone, err := registry.New(tuner.Settings{Spec: tuner.RuleSpec(s.Spec)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/tunertest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -100,7 +101,7 @@ func TestDriveSeesWhatBreaksTheContract(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			made, err := tuner.New(settings())
+			made, err := registry.New(settings())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +128,7 @@ func TestResumeSeesASnapshotThatForgets(t *testing.T) {
 	if err := tunertest.Resume(kind, settings(), result.Steps, 1); err != nil {
 		t.Fatal(err)
 	}
-	kind.Restore = func(s tuner.Settings, _ []byte) (tuner.Tuner, error) { return tuner.New(s) }
+	kind.Restore = func(s tuner.Settings, _ []byte) (tuner.Tuner, error) { return registry.New(s) }
 	if tunertest.Resume(kind, settings(), result.Steps, 1) == nil {
 		t.Error("it did not see it")
 	}

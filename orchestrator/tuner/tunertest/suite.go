@@ -9,16 +9,17 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 )
 
-// A Kind creates and restores tuners, as tuner.New and tuner.Restore do for the built-in ones.
+// A Kind creates and restores tuners, as registry.New and registry.Restore do for the built-in ones.
 type Kind struct {
 	New     func(tuner.Settings) (tuner.Tuner, error)
 	Restore func(tuner.Settings, []byte) (tuner.Tuner, error)
 }
 
 // Builtin returns the Kind of the built-in tuners.
-func Builtin() Kind { return Kind{New: tuner.New, Restore: tuner.Restore} }
+func Builtin() Kind { return Kind{New: registry.New, Restore: registry.Restore} }
 
 // Run checks a built-in tuner; see Check.
 func Run(t *testing.T, name string, settings func() tuner.Settings) {
