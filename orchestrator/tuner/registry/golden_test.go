@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // results of a seed, and the replay of existing ledgers.
 func TestGoldenDecisions(t *testing.T) {
 	t.Parallel()
-	for name, settings := range map[string]tuner.Settings{
+	sweeps := map[string]tuner.Settings{
 		"random":             tunertest.Spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}}, tunertest.Trials(3)),
 		"bayes":              tunertest.Spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{MaxSteps: 2}}}, tunertest.Trials(12)),
 		"sobol":              tunertest.Spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 2}}}, tunertest.Trials(3)),
@@ -38,7 +38,13 @@ func TestGoldenDecisions(t *testing.T) {
 		"performance_curve":  tunertest.Spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 8, Interval: 2}), tunertest.Trials(6)),
 		"freeze_thaw":        tunertest.Spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 8}), tunertest.Trials(8)),
 		"pbt":                tunertest.Spec(pbt(&outbidv1.Pbt{MaxSteps: 6, Interval: 2, Population: 4, Quantile: 0.25})),
-	} {
+	}
+	for _, f := range kinds() {
+		if name := string(f.Name()); sweeps[name].Spec == nil {
+			sweeps[name] = smallest(f)
+		}
+	}
+	for name, settings := range sweeps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			made, err := registry.New(settings)
