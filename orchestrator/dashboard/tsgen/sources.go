@@ -17,8 +17,8 @@ const (
 	SourcesFile = "sources.sha256"
 )
 
-// Sources returns a line with the SHA-256 of all files that the pages are built from: those of the directory web, except for tests and
-// installed packages.
+// Sources returns a line with the SHA-256 of all files that the pages are built from: those of the directory web, except for tests,
+// installed packages, and the types of the API: the compiler removes types, so a new message changes no page.
 func Sources(web string) (string, error) {
 	var names []string
 	err := filepath.WalkDir(web, func(path string, d fs.DirEntry, err error) error {
@@ -27,7 +27,8 @@ func Sources(web string) (string, error) {
 			return err
 		case d.IsDir() && d.Name() == "node_modules":
 			return filepath.SkipDir
-		case d.IsDir(), strings.HasPrefix(d.Name(), "."), strings.HasSuffix(d.Name(), ".test.ts"), d.Name() == "eslint.config.js":
+		case d.IsDir(), strings.HasPrefix(d.Name(), "."), d.Name() == filepath.Base(TypesFile),
+			strings.HasSuffix(d.Name(), ".test.ts"), d.Name() == "eslint.config.js":
 			return nil
 		}
 		names = append(names, path)
