@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/median"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/patient"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/pbt"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/percentile"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/performancecurve"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/random"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
@@ -38,6 +39,7 @@ func kinds() []*engine.Kind {
 		asha.Kind(),
 		median.Kind(),
 		patient.Kind(),
+		percentile.Kind(),
 		performancecurve.Kind(),
 		freezethaw.Kind(),
 		pbt.Kind(),

@@ -1114,6 +1114,7 @@ type Tuner struct {
 	//	*Tuner_FreezeThaw
 	//	*Tuner_Bayes
 	//	*Tuner_Patient
+	//	*Tuner_Percentile
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
 	// Seed of everything random in the sweep; the same seed gives the same configurations. If it is absent, the server
 	// draws one at submission and adds it to the spec.
@@ -1278,6 +1279,15 @@ func (x *Tuner) GetPatient() *Patient {
 	return nil
 }
 
+func (x *Tuner) GetPercentile() *Percentile {
+	if x != nil {
+		if x, ok := x.Kind.(*Tuner_Percentile); ok {
+			return x.Percentile
+		}
+	}
+	return nil
+}
+
 func (x *Tuner) GetSeed() uint64 {
 	if x != nil && x.Seed != nil {
 		return *x.Seed
@@ -1348,6 +1358,10 @@ type Tuner_Patient struct {
 	Patient *Patient `protobuf:"bytes,13,opt,name=patient,proto3,oneof"`
 }
 
+type Tuner_Percentile struct {
+	Percentile *Percentile `protobuf:"bytes,14,opt,name=percentile,proto3,oneof"`
+}
+
 func (*Tuner_Random) isTuner_Kind() {}
 
 func (*Tuner_Grid) isTuner_Kind() {}
@@ -1373,6 +1387,8 @@ func (*Tuner_FreezeThaw) isTuner_Kind() {}
 func (*Tuner_Bayes) isTuner_Kind() {}
 
 func (*Tuner_Patient) isTuner_Kind() {}
+
+func (*Tuner_Percentile) isTuner_Kind() {}
 
 // Independent random configurations.
 type RandomSearch struct {
@@ -2271,6 +2287,91 @@ func (x *Patient) GetSampler() string {
 	return ""
 }
 
+// Stops a trial that is not among the best at its step, like Optuna's PercentilePruner.
+//
+// At `grace_steps`, and whenever the step has doubled since, the best value of a trial so far is compared with those
+// that others had there.
+type Percentile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Maximum number of steps of a trial.
+	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// Percentage of the trials at a step that continue.
+	Percentile float64 `protobuf:"fixed64,2,opt,name=percentile,proto3" json:"percentile,omitempty"`
+	// No trial is stopped before this step.
+	GraceSteps int64 `protobuf:"varint,3,opt,name=grace_steps,json=graceSteps,proto3" json:"grace_steps,omitempty"`
+	// No trial is stopped before this many others have reached the step.
+	MinTrials int32 `protobuf:"varint,4,opt,name=min_trials,json=minTrials,proto3" json:"min_trials,omitempty"`
+	// How configurations are drawn.
+	Sampler       string `protobuf:"bytes,5,opt,name=sampler,proto3" json:"sampler,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Percentile) Reset() {
+	*x = Percentile{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Percentile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Percentile) ProtoMessage() {}
+
+func (x *Percentile) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Percentile.ProtoReflect.Descriptor instead.
+func (*Percentile) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Percentile) GetMaxSteps() int64 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
+}
+
+func (x *Percentile) GetPercentile() float64 {
+	if x != nil {
+		return x.Percentile
+	}
+	return 0
+}
+
+func (x *Percentile) GetGraceSteps() int64 {
+	if x != nil {
+		return x.GraceSteps
+	}
+	return 0
+}
+
+func (x *Percentile) GetMinTrials() int32 {
+	if x != nil {
+		return x.MinTrials
+	}
+	return 0
+}
+
+func (x *Percentile) GetSampler() string {
+	if x != nil {
+		return x.Sampler
+	}
+	return ""
+}
+
 // PluginTuner runs a tuner outside the binary, over hashicorp/go-plugin.
 type PluginTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2291,7 +2392,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2404,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2417,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -2381,7 +2482,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2494,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2507,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -2490,7 +2591,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2603,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2616,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -2551,7 +2652,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2664,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +2677,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2631,7 +2732,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2744,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2757,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2711,7 +2812,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2824,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2837,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Function) GetBlob() string {
@@ -2810,7 +2911,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2923,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2936,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Program) GetCommand() []string {
@@ -2891,7 +2992,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3004,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3017,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *External) GetTimeout() string {
@@ -2938,7 +3039,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3051,7 @@ func (x *Outlook) String() string {
 func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3064,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Outlook) GetTrials() int32 {
@@ -3003,7 +3104,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3116,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3129,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Rung) GetBracket() int32 {
@@ -3155,7 +3256,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\x92\x06\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xcb\x06\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -3171,7 +3272,10 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\vfreeze_thaw\x18\v \x01(\v2\x15.outbid.v1.FreezeThawH\x00R\n" +
 	"freezeThaw\x121\n" +
 	"\x05bayes\x18\f \x01(\v2\x19.outbid.v1.BayesianSearchH\x00R\x05bayes\x12.\n" +
-	"\apatient\x18\r \x01(\v2\x12.outbid.v1.PatientH\x00R\apatient\x12\x17\n" +
+	"\apatient\x18\r \x01(\v2\x12.outbid.v1.PatientH\x00R\apatient\x127\n" +
+	"\n" +
+	"percentile\x18\x0e \x01(\v2\x15.outbid.v1.PercentileH\x00R\n" +
+	"percentile\x12\x17\n" +
 	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01\x12/\n" +
 	"\x06points\x18\x15 \x03(\v2\x17.google.protobuf.StructR\x06pointsB\x06\n" +
 	"\x04kindB\a\n" +
@@ -3275,7 +3379,23 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\bpatience\x18\x02 \x01(\x03BZ\xca\xda\x18V\x12Ithe number of steps without an improvement after which a trial is stopped:\tmax_stepsR\bpatience\x12*\n" +
 	"\tmin_delta\x18\x03 \x01(\x01B\r\xca\xda\x18\t\x19\x00\x00\x00\x00\x00\x00\x00\x00R\bminDelta\x125\n" +
 	"\asampler\x18\x04 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\v\xd2\xda\x18\aPatient\"\xc3\x01\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler:\v\xd2\xda\x18\aPatient\"\xcc\x02\n" +
+	"\n" +
+	"Percentile\x12I\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x12H\n" +
+	"\n" +
+	"percentile\x18\x02 \x01(\x01B(\xca\xda\x18$\n" +
+	"\x0250!\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00Z\fa percentageR\n" +
+	"percentile\x121\n" +
+	"\vgrace_steps\x18\x03 \x01(\x03B\x10\xca\xda\x18\f\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?R\n" +
+	"graceSteps\x12/\n" +
+	"\n" +
+	"min_trials\x18\x04 \x01(\x05B\x10\xca\xda\x18\f\n" +
+	"\x014\x19\x00\x00\x00\x00\x00\x00\xf0?R\tminTrials\x125\n" +
+	"\asampler\x18\x05 \x01(\tB\x1b\xca\xda\x18\x17\n" +
+	"\x06randomR\x06randomR\x05sobolR\asampler:\x0e\xd2\xda\x18\n" +
+	"Percentile\"\xc3\x01\n" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12?\n" +
@@ -3361,7 +3481,7 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
 	(*Objective)(nil),         // 1: outbid.v1.Objective
@@ -3388,51 +3508,52 @@ var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*PerformanceCurve)(nil),  // 22: outbid.v1.PerformanceCurve
 	(*FreezeThaw)(nil),        // 23: outbid.v1.FreezeThaw
 	(*Patient)(nil),           // 24: outbid.v1.Patient
-	(*PluginTuner)(nil),       // 25: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 26: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 27: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 28: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 29: outbid.v1.Checkpoints
-	(*Function)(nil),          // 30: outbid.v1.Function
-	(*Program)(nil),           // 31: outbid.v1.Program
-	(*External)(nil),          // 32: outbid.v1.External
-	(*Outlook)(nil),           // 33: outbid.v1.Outlook
-	(*Rung)(nil),              // 34: outbid.v1.Rung
-	nil,                       // 35: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 36: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 37: outbid.v1.Group.SpaceEntry
-	nil,                       // 38: outbid.v1.Function.EnvEntry
-	nil,                       // 39: outbid.v1.Function.SecretsEntry
-	nil,                       // 40: outbid.v1.Program.EnvEntry
-	nil,                       // 41: outbid.v1.Program.SecretsEntry
-	(*structpb.Struct)(nil),   // 42: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 43: google.protobuf.Value
+	(*Percentile)(nil),        // 25: outbid.v1.Percentile
+	(*PluginTuner)(nil),       // 26: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 27: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 28: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 29: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 30: outbid.v1.Checkpoints
+	(*Function)(nil),          // 31: outbid.v1.Function
+	(*Program)(nil),           // 32: outbid.v1.Program
+	(*External)(nil),          // 33: outbid.v1.External
+	(*Outlook)(nil),           // 34: outbid.v1.Outlook
+	(*Rung)(nil),              // 35: outbid.v1.Rung
+	nil,                       // 36: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 37: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 38: outbid.v1.Group.SpaceEntry
+	nil,                       // 39: outbid.v1.Function.EnvEntry
+	nil,                       // 40: outbid.v1.Function.SecretsEntry
+	nil,                       // 41: outbid.v1.Program.EnvEntry
+	nil,                       // 42: outbid.v1.Program.SecretsEntry
+	(*structpb.Struct)(nil),   // 43: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 44: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	35, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	36, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
 	12, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	26, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	28, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	29, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	30, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	31, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	32, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	36, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	27, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	29, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	30, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	31, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	32, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	33, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	37, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
 	4,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
 	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
 	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
 	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
-	42, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	43, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
 	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
 	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
 	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	43, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	44, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
 	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
 	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
 	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	43, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	37, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	43, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	44, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	38, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	44, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
 	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
 	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
 	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
@@ -3441,27 +3562,28 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	19, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
 	20, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
 	21, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	25, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	26, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
 	22, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
 	23, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
 	16, // 35: outbid.v1.Tuner.bayes:type_name -> outbid.v1.BayesianSearch
 	24, // 36: outbid.v1.Tuner.patient:type_name -> outbid.v1.Patient
-	42, // 37: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
-	42, // 38: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	12, // 39: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
-	27, // 40: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	38, // 41: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	39, // 42: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
-	40, // 43: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	41, // 44: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
-	34, // 45: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	5,  // 46: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	5,  // 47: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	25, // 37: outbid.v1.Tuner.percentile:type_name -> outbid.v1.Percentile
+	43, // 38: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	43, // 39: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	12, // 40: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	28, // 41: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	39, // 42: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	40, // 43: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
+	41, // 44: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	42, // 45: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
+	35, // 46: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	5,  // 47: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	5,  // 48: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -3498,17 +3620,18 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_FreezeThaw)(nil),
 		(*Tuner_Bayes)(nil),
 		(*Tuner_Patient)(nil),
+		(*Tuner_Percentile)(nil),
 	}
 	file_outbid_v1_sweep_proto_msgTypes[21].OneofWrappers = []any{}
 	file_outbid_v1_sweep_proto_msgTypes[22].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[28].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

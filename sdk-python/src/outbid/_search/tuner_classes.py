@@ -265,3 +265,27 @@ class Patient(Sampled):
     sampler: Sampler = "random"
 
     _kind: ClassVar[str] = "patient"
+
+
+@hinted_class
+@dataclass(frozen=True)
+class Percentile(Sampled):
+    """Stops a trial that is not among the best at its step, like Optuna's PercentilePruner.
+
+    At `grace_steps`, and whenever the step has doubled since, the best value of a trial so far is compared with those
+    that others had there.
+
+    - `max_steps`: Maximum number of steps of a trial.
+    - `percentile`: Percentage of the trials at a step that continue.
+    - `grace_steps`: No trial is stopped before this step.
+    - `min_trials`: No trial is stopped before this many others have reached the step.
+    - `sampler`: How configurations are drawn.
+    """
+
+    max_steps: int
+    percentile: float = 50
+    grace_steps: int = 1
+    min_trials: int = 4
+    sampler: Sampler = "random"
+
+    _kind: ClassVar[str] = "percentile"

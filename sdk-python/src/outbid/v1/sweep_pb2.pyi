@@ -548,6 +548,7 @@ class Tuner(google.protobuf.message.Message):
     FREEZE_THAW_FIELD_NUMBER: builtins.int
     BAYES_FIELD_NUMBER: builtins.int
     PATIENT_FIELD_NUMBER: builtins.int
+    PERCENTILE_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     POINTS_FIELD_NUMBER: builtins.int
     seed: builtins.int
@@ -581,6 +582,8 @@ class Tuner(google.protobuf.message.Message):
     @property
     def patient(self) -> Global___Patient: ...
     @property
+    def percentile(self) -> Global___Percentile: ...
+    @property
     def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
         """The first configurations to try, in order, before any are drawn. Missing parameters are drawn at random."""
 
@@ -600,15 +603,16 @@ class Tuner(google.protobuf.message.Message):
         freeze_thaw: Global___FreezeThaw | None = ...,
         bayes: Global___BayesianSearch | None = ...,
         patient: Global___Patient | None = ...,
+        percentile: Global___Percentile | None = ...,
         seed: builtins.int | None = ...,
         points: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "percentile", b"percentile", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "percentile", b"percentile", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes", "patient"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes", "patient", "percentile"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner
 
@@ -1012,6 +1016,44 @@ class Patient(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps", "min_delta", b"min_delta", "patience", b"patience", "sampler", b"sampler"]) -> None: ...
 
 Global___Patient: typing_extensions.TypeAlias = Patient
+
+@typing.final
+class Percentile(google.protobuf.message.Message):
+    """Stops a trial that is not among the best at its step, like Optuna's PercentilePruner.
+
+    At `grace_steps`, and whenever the step has doubled since, the best value of a trial so far is compared with those
+    that others had there.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_STEPS_FIELD_NUMBER: builtins.int
+    PERCENTILE_FIELD_NUMBER: builtins.int
+    GRACE_STEPS_FIELD_NUMBER: builtins.int
+    MIN_TRIALS_FIELD_NUMBER: builtins.int
+    SAMPLER_FIELD_NUMBER: builtins.int
+    max_steps: builtins.int
+    """Maximum number of steps of a trial."""
+    percentile: builtins.float
+    """Percentage of the trials at a step that continue."""
+    grace_steps: builtins.int
+    """No trial is stopped before this step."""
+    min_trials: builtins.int
+    """No trial is stopped before this many others have reached the step."""
+    sampler: builtins.str
+    """How configurations are drawn."""
+    def __init__(
+        self,
+        *,
+        max_steps: builtins.int = ...,
+        percentile: builtins.float = ...,
+        grace_steps: builtins.int = ...,
+        min_trials: builtins.int = ...,
+        sampler: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["grace_steps", b"grace_steps", "max_steps", b"max_steps", "min_trials", b"min_trials", "percentile", b"percentile", "sampler", b"sampler"]) -> None: ...
+
+Global___Percentile: typing_extensions.TypeAlias = Percentile
 
 @typing.final
 class PluginTuner(google.protobuf.message.Message):

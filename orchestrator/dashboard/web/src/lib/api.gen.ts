@@ -627,6 +627,14 @@ export interface Pbt {
   factors: Float[];
 }
 
+export interface Percentile {
+  max_steps: string;
+  percentile: Float;
+  grace_steps: string;
+  min_trials: number;
+  sampler: string;
+}
+
 export interface PerformanceCurve {
   max_steps: string;
   interval: string;
@@ -1119,6 +1127,7 @@ export interface Tuner {
   freeze_thaw?: FreezeThaw | null;
   bayes?: BayesianSearch | null;
   patient?: Patient | null;
+  percentile?: Percentile | null;
   seed?: string;
   points: Record<string, unknown>[];
 }
