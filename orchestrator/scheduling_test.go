@@ -3,8 +3,10 @@ package orchestrator_test
 import (
 	"flag"
 	"fmt"
+	"go/doc"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +90,51 @@ func optionTable(of, except registry.Registry) string {
 	return b.String()
 }
 
+// unrated returns the policies of the lab without a row in the table that rates them.
+func unrated(t *testing.T) []string {
+	t.Helper()
+	rated := append(ratings(t, "docs/reference/lab.md"), registry.Product().Names()...)
+	return slices.DeleteFunc(lab.Policies().Names(), func(name string) bool { return slices.Contains(rated, name) })
+}
+
+// summaries is a table of policies with the first sentence of the documentation of their packages.
+func summaries(t *testing.T, names []string) string {
+	t.Helper()
+	if len(names) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("| policy | what it does |\n|---|---|\n")
+	for _, name := range names {
+		p, err := lab.Policies().New(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := reflect.TypeOf(p)
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.ReplaceAll(synopsis(t, kind.PkgPath()), "|", `\|`))
+	}
+	return b.String()
+}
+
+// synopsis returns the first sentence of a package's documentation, without the words "Package name".
+func synopsis(t *testing.T, path string) string {
+	t.Helper()
+	dir, _ := local(path)
+	for _, s := range sources(t) {
+		if s.dir != dir || s.test || s.file.Doc == nil {
+			continue
+		}
+		text := new(doc.Package).Synopsis(s.file.Doc.Text())
+		text = strings.TrimSpace(strings.TrimPrefix(text, "Package "+s.file.Name.Name))
+		return strings.ToUpper(text[:1]) + text[1:]
+	}
+	t.Fatalf("%s has no documentation", path)
+	return ""
+}
+
 // TestGeneratedPartsAreFresh compares the pages with the example, which compiles and passes its test, and with the registry.
 func TestGeneratedPartsAreFresh(t *testing.T) {
 	t.Parallel()
@@ -97,6 +144,7 @@ func TestGeneratedPartsAreFresh(t *testing.T) {
 	}
 	checkGenerated(t, "docs/develop/add-a-policy.md", "example", "```go\n"+string(example)+"```\n")
 	checkGenerated(t, "docs/reference/policies.md", "options", optionTable(registry.Product(), registry.Registry{}))
+	checkGenerated(t, "docs/reference/lab.md", "lab-policies", summaries(t, unrated(t)))
 	checkGenerated(t, "docs/reference/lab.md", "lab-options", optionTable(lab.Policies(), registry.Product()))
 	checkGenerated(t, "docs/reference/lab.md", "lab-commands", cli.CommandReference(labcli.Edition(experiment.Simulate), "sim", "study"))
 }
