@@ -11,6 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/gandivafair"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/gavel/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/hived"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/lottery"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	simple "github.com/outbid-dev/outbid/orchestrator/policy/baseline"
@@ -27,6 +28,7 @@ func Policies() registry.Registry {
 		"gandiva-fair":   gandivafair.New,
 		"gandiva-sliced": func(o *policy.Options) policy.Policy { return baseline.NewGandivaSliced(o) },
 		"hived":          hived.New,
+		"lottery":        lottery.New,
 		"optimus":        elastic.NewOptimus,
 		"proportional":   func(*policy.Options) policy.Policy { return baseline.Proportional{} },
 		"rrh":            rrh.New,
