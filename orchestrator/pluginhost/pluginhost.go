@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -58,7 +59,9 @@ type Program struct {
 	lifeline *os.File
 	// folder has its socket. Close deletes it, because a program that is killed leaves it behind.
 	folder string
-	errors *lastLines
+	// channel is the server's end of the program's Channel.
+	channel net.Conn
+	errors  *lastLines
 }
 
 // Start starts a program and waits at most patience until it reports its address. Its output goes to the logger. ctx
@@ -76,13 +79,23 @@ func Start(
 		_ = ours.Close()
 		return nil, fmt.Errorf("create a folder for the socket of a plugin: %w", err)
 	}
+	theirChannel, channel, err := newChannel()
+	if err != nil {
+		_ = ours.Close()
+		_ = os.RemoveAll(folder)
+		return nil, err
+	}
+	defer theirChannel.Close()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	defer stop()
-	p := &Program{cancel: cancel, lifeline: ours, folder: folder, errors: &lastLines{log: logger.With("plugin", command[0])}}
+	p := &Program{
+		cancel: cancel, lifeline: ours, folder: folder, channel: channel,
+		errors: &lastLines{log: logger.With("plugin", command[0])},
+	}
 	cmd := exec.CommandContext(life, command[0], command[1:]...)
-	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.Env = []string{Lifeline + "=3", goplugin.EnvUnixSocketDir + "=" + folder}
+	cmd.ExtraFiles = []*os.File{theirs, theirChannel}
+	cmd.Env = []string{Lifeline + "=3", Channel + "=4", goplugin.EnvUnixSocketDir + "=" + folder}
 	// A separate process group: its children end with it, and Ctrl-C in a terminal only reaches the server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
@@ -135,6 +148,9 @@ func (p *Program) connect(kind Kind) error {
 // Conn returns the connection to its service.
 func (p *Program) Conn() grpc.ClientConnInterface { return p.conn }
 
+// Channel returns the server's end of the program's Channel.
+func (p *Program) Channel() net.Conn { return p.channel }
+
 // Exited reports whether the process is gone.
 func (p *Program) Exited() bool { return p.client.Exited() }
 
@@ -149,6 +165,7 @@ func (p *Program) Close() {
 	late.Stop()
 	p.cancel()
 	_ = p.lifeline.Close()
+	_ = p.channel.Close()
 	_ = os.RemoveAll(p.folder)
 }
 

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import math
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -407,7 +409,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def launch(program: Path, lifeline: int | None = None, **env: str) -> subprocess.Popen[str]:
+def launch(program: Path, descriptor: int | None = None, **env: str) -> subprocess.Popen[str]:
     own = {"PYTHONPATH": str(ROOT / "sdk-python" / "src"), "PLUGIN_UNIX_SOCKET_DIR": str(program.parent)}
     return subprocess.Popen(
         [sys.executable, str(program)],
@@ -415,7 +417,7 @@ def launch(program: Path, lifeline: int | None = None, **env: str) -> subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        pass_fds=() if lifeline is None else (lifeline,),
+        pass_fds=() if descriptor is None else (descriptor,),
     )
 
 
@@ -459,6 +461,37 @@ def test_a_program_as_go_plugin_meets_it(program: Path) -> None:
         assert process.stderr
         said = process.stderr.read()
     assert said.count("hello to the log") == 2 and 'raise KeyError("lr")' in said
+
+
+def exchange(server: socket.socket, request: plugin_pb2.HandleRequest) -> tuple[int, bytes]:
+    """Send a request on a program's channel; return the status code and the answer."""
+    server.sendall(struct.pack(">I", request.ByteSize()) + request.SerializeToString())
+    with server.makefile("rb") as answers:
+        code, size = struct.unpack(">BI", answers.read(5))
+        return code, answers.read(size)
+
+
+def test_a_program_answers_on_its_channel(program: Path) -> None:
+    server, its = socket.socketpair()
+    with (
+        server,
+        launch(program, its.fileno(), OUTBID_PLUGIN="tuner", OUTBID_PLUGIN_CHANNEL=str(its.fileno())) as process,
+    ):
+        its.close()
+        server.settimeout(DEADLINE)
+        with channel_to(process) as channel:
+            stub = plugin_pb2_grpc.TunerServiceStub(channel)
+            request = plugin_pb2.ConfigureRequest(protocol=1, spec=sweep({"x": ob.uniform(0, 1)}))
+            assert stub.Configure(request, timeout=DEADLINE).channel
+            code, answer = exchange(server, plugin_pb2.HandleRequest(events=[asked(1), asked(2)], each=True))
+            assert code == 0 and len(plugin_pb2.HandleResponse.FromString(answer).each) == 2
+            assert exchange(server, plugin_pb2.HandleRequest(events=[asked(7)])) == (13, b"KeyError: 'lr'")
+            code, answer = exchange(server, plugin_pb2.HandleRequest(events=[plugin_pb2.TunerEvent()]))
+            assert code == 3 and b"unknown kind of event" in answer
+            server.shutdown(socket.SHUT_WR)
+            assert server.recv(1) == b"", "it has closed its end"
+            assert call(channel, "/plugin.GRPCController/Shutdown") == b""
+        assert process.wait(DEADLINE) == 0
 
 
 def test_a_program_ends_when_asked(program: Path) -> None:

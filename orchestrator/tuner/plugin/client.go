@@ -36,9 +36,11 @@ type Client struct {
 	callContext func() (context.Context, context.CancelFunc)
 	program     *pluginhost.Program
 	service     outbidv1.TunerServiceClient
-	validator   *validator
-	status      tuner.Status
-	outlook     tuner.Outlook
+	// handle calls the plugin's Handle, through the channel if the plugin supports it.
+	handle    func(context.Context, *outbidv1.HandleRequest) (*outbidv1.HandleResponse, error)
+	validator *validator
+	status    tuner.Status
+	outlook   tuner.Outlook
 	// each is set if the plugin can answer each of several events separately.
 	each bool
 	// failed is the first error. After it, the plugin is not called again.
@@ -78,6 +80,9 @@ func launch(
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
 	c.service = outbidv1.NewTunerServiceClient(c.program.Conn())
+	c.handle = func(ctx context.Context, req *outbidv1.HandleRequest) (*outbidv1.HandleResponse, error) {
+		return c.service.Handle(ctx, req)
+	}
 	if err := c.configure(s, own.Plugin); err != nil {
 		c.Close()
 		return nil, err
@@ -98,6 +103,9 @@ func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
 		c.name = sanitize.Line(fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion()), limits.Name)
 	}
 	c.outlook, c.each = tuner.OutlookOf(resp.GetOutlook()), resp.GetEach()
+	if resp.GetChannel() {
+		c.handle = channel{c.program.Channel()}.handle
+	}
 	return c.call(nil, &outbidv1.HandleRequest{}) // gets the initial status
 }
 
@@ -187,7 +195,7 @@ func (c *Client) askEach(req *outbidv1.HandleRequest) ([]*outbidv1.HandleRespons
 	}
 	ctx, cancel := c.callContext()
 	defer cancel()
-	resp, err := c.service.Handle(ctx, req)
+	resp, err := c.handle(ctx, req)
 	if err != nil {
 		return nil, c.wrong("handle an event", err)
 	}
@@ -251,7 +259,7 @@ func (c *Client) take(resp *outbidv1.HandleResponse) {
 func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.HandleRequest) error {
 	ctx, cancel := c.callContext()
 	defer cancel()
-	resp, err := c.service.Handle(ctx, req)
+	resp, err := c.handle(ctx, req)
 	if err != nil {
 		return c.wrong("handle an event", err)
 	}

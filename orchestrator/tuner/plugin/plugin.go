@@ -36,7 +36,18 @@ func Serve(f Factory) {
 	// go-plugin replaces the process's os.Stderr.
 	stderr := os.Stderr
 	pluginhost.Serve(pluginhost.Tuner, func(registrar grpc.ServiceRegistrar) {
-		outbidv1.RegisterTunerServiceServer(registrar, &server{factory: f, stderr: stderr})
+		s := &server{factory: f, stderr: stderr}
+		if conn, err := pluginhost.ChannelToServer(); err != nil {
+			fmt.Fprintln(stderr, err) // gRPC remains
+		} else if conn != nil {
+			s.channel = true
+			go func() {
+				if err := serveChannel(conn, s); err != nil {
+					fmt.Fprintln(stderr, err)
+				}
+			}()
+		}
+		outbidv1.RegisterTunerServiceServer(registrar, s)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/registry"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/tunertest"
@@ -38,6 +39,9 @@ func servePlugin(flaw string) {
 	if flaw == "no plugin" {
 		fmt.Fprintln(os.Stderr, "what is a tuner?")
 		os.Exit(3)
+	}
+	if flaw == "no channel" {
+		_ = os.Unsetenv(pluginhost.Channel)
 	}
 	made := func(t tuner.Tuner, err error) (tuner.Tuner, error) { return &flawed{Tuner: t, flaw: flaw}, err }
 	Serve(Factory{
@@ -116,11 +120,21 @@ func start(t *testing.T, flaw string, snapshot []byte) (*Client, error) {
 
 func TestABuiltInTunerDecidesTheSameAcrossTheBoundary(t *testing.T) {
 	t.Parallel()
+	for _, flaw := range []string{"none", "no channel"} {
+		t.Run(flaw, func(t *testing.T) {
+			t.Parallel()
+			decidesTheSame(t, flaw)
+		})
+	}
+}
+
+func decidesTheSame(t *testing.T, flaw string) {
+	t.Helper()
 	here, err := registry.New(sweep())
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := start(t, "none", nil)
+	there, err := start(t, flaw, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

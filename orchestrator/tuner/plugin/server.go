@@ -20,6 +20,8 @@ type server struct {
 	factory Factory
 	// stderr is restored as the process's os.Stderr, or nil if it was not replaced.
 	stderr *os.File
+	// channel is set if Handle is also called through the channel.
+	channel bool
 
 	mu sync.Mutex
 	// tuner is nil until Configure.
@@ -58,7 +60,7 @@ func (s *server) Configure(
 	}
 	s.outlook = s.tuner.Outlook().Message()
 	return &outbidv1.ConfigureResponse{
-		Name: s.factory.Name, Version: s.factory.Version, Outlook: s.outlook, Each: true,
+		Name: s.factory.Name, Version: s.factory.Version, Outlook: s.outlook, Each: true, Channel: s.channel,
 	}, nil
 }
 

@@ -94,7 +94,9 @@ type ConfigureResponse struct {
 	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Outlook *Outlook               `protobuf:"bytes,3,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	// The plugin can answer each event of a HandleRequest separately.
-	Each          bool `protobuf:"varint,4,opt,name=each,proto3" json:"each,omitempty"`
+	Each bool `protobuf:"varint,4,opt,name=each,proto3" json:"each,omitempty"`
+	// The plugin answers HandleRequests on the channel from now on.
+	Channel       bool `protobuf:"varint,5,opt,name=channel,proto3" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -153,6 +155,13 @@ func (x *ConfigureResponse) GetOutlook() *Outlook {
 func (x *ConfigureResponse) GetEach() bool {
 	if x != nil {
 		return x.Each
+	}
+	return false
+}
+
+func (x *ConfigureResponse) GetChannel() bool {
+	if x != nil {
+		return x.Channel
 	}
 	return false
 }
@@ -2152,12 +2161,13 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x10ConfigureRequest\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
-	"\bsnapshot\x18\x03 \x01(\fR\bsnapshot\"\x83\x01\n" +
+	"\bsnapshot\x18\x03 \x01(\fR\bsnapshot\"\x9d\x01\n" +
 	"\x11ConfigureResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12,\n" +
 	"\aoutlook\x18\x03 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12\x12\n" +
-	"\x04each\x18\x04 \x01(\bR\x04each\"R\n" +
+	"\x04each\x18\x04 \x01(\bR\x04each\x12\x18\n" +
+	"\achannel\x18\x05 \x01(\bR\achannel\"R\n" +
 	"\rHandleRequest\x12-\n" +
 	"\x06events\x18\x01 \x03(\v2\x15.outbid.v1.TunerEventR\x06events\x12\x12\n" +
 	"\x04each\x18\x02 \x01(\bR\x04each\"\xd7\x01\n" +

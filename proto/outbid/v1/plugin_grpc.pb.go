@@ -31,6 +31,11 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // TunerService is one tuner instance of one sweep.
+//
+// A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+// the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+// The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+// not 0. The next request follows the answer.
 type TunerServiceClient interface {
 	// Configure starts a tuner from the beginning or from a snapshot.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
@@ -83,6 +88,11 @@ func (c *tunerServiceClient) Snapshot(ctx context.Context, in *SnapshotRequest, 
 // for forward compatibility.
 //
 // TunerService is one tuner instance of one sweep.
+//
+// A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+// the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+// The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+// not 0. The next request follows the answer.
 type TunerServiceServer interface {
 	// Configure starts a tuner from the beginning or from a snapshot.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)

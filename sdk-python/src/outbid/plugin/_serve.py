@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from outbid._core.errors import InvalidError, one_line
 from outbid.plugin._agent import Agent, AgentSide
+from outbid.plugin._channel import answer_all, connect
 from outbid.plugin._tuner import PROTOCOL, Tuner, TunerSide
 
 if TYPE_CHECKING:
@@ -83,10 +85,14 @@ class _Host:
         self._over = threading.Event()
         unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._server = grpc.server(futures.ThreadPoolExecutor(4), options=unbounded)
-        side = AgentSide(plugin) if isinstance(plugin, Agent) else TunerSide(plugin)
+        channel = None if isinstance(plugin, Agent) else connect()
+        side = AgentSide(plugin) if isinstance(plugin, Agent) else TunerSide(plugin, channel=channel is not None)
         service = "AgentService" if isinstance(plugin, Agent) else "TunerService"
         calls = {name: self._unary(call, takes) for name, (call, takes) in side.calls().items()}
         self._add(f"outbid.v1.{service}", calls)
+        if channel is not None:
+            handle = side.calls()["Handle"]
+            threading.Thread(target=self._answer_channel, args=[channel, *handle], daemon=True).start()
         self._add_own_services()
 
     def run(self) -> None:
@@ -143,20 +149,36 @@ class _Host:
     def _add(self, service: str, handlers: dict[str, Any]) -> None:
         self._server.add_generic_rpc_handlers((self._grpc.method_handlers_generic_handler(service, handlers),))
 
-    def _unary(self, call: Callable[[_Request], _Response], request_type: Any) -> Any:
-        codes = self._grpc.StatusCode
+    def _answer_channel(self, channel: socket.socket, call: Callable[[Any], Any], request_type: Any) -> None:
+        """Answer the calls that arrive on the channel."""
 
+        def answer(message: bytes) -> tuple[int, bytes]:
+            response, code, problem = self._call(call, request_type.FromString(message))
+            if response is not None:
+                return 0, response.SerializeToString()
+            return code.value[0], problem.encode()
+
+        answer_all(channel, answer)
+
+    def _call(self, call: Callable[[_Request], _Response], request: _Request) -> tuple[_Response | None, Any, str]:
+        """Return a call's response, or None with the status code and the text of the error."""
+        codes = self._grpc.StatusCode
+        try:
+            with self._calls:
+                return call(request), codes.OK, ""
+        except InvalidError as error:
+            return None, codes.INVALID_ARGUMENT, str(error)
+        except Exception as error:
+            traceback.print_exc()
+            return None, codes.INTERNAL, one_line(error)
+
+    def _unary(self, call: Callable[[_Request], _Response], request_type: Any) -> Any:
         def answer(request: _Request, context: grpc.ServicerContext) -> _Response:
-            try:
-                with self._calls:
-                    return call(request)
-            except InvalidError as error:
-                code, problem = codes.INVALID_ARGUMENT, str(error)
-            except Exception as error:
-                traceback.print_exc()
-                code, problem = codes.INTERNAL, one_line(error)
-            context.abort(code, problem)
-            raise AssertionError("abort raises")
+            response, code, problem = self._call(call, request)
+            if response is None:
+                context.abort(code, problem)
+                raise AssertionError("abort raises")
+            return response
 
         return self._grpc.unary_unary_rpc_method_handler(
             answer,

@@ -203,10 +203,11 @@ class Tuner(abc.ABC):
 
 
 class TunerSide:
-    """Implements the calls of TunerService with a Tuner."""
+    """Implements the calls of TunerService with a Tuner; with `channel`, Handle is also called through the channel."""
 
-    def __init__(self, tuner: Tuner) -> None:
+    def __init__(self, tuner: Tuner, *, channel: bool = False) -> None:
         self._tuner = tuner
+        self._channel = channel
 
     def calls(self) -> dict[str, tuple[Callable[..., object], type]]:
         """Return the service's calls with their request types."""
@@ -229,7 +230,9 @@ class TunerSide:
         t.start()
         t.spec.settings.check()
         name = t.name or type(t).__name__
-        return plugin_pb2.ConfigureResponse(name=name, version=t.version, outlook=_outlook(t.outlook()), each=True)
+        return plugin_pb2.ConfigureResponse(
+            name=name, version=t.version, outlook=_outlook(t.outlook()), each=True, channel=self._channel
+        )
 
     def handle(self, request: plugin_pb2.HandleRequest) -> plugin_pb2.HandleResponse:
         """Pass each event to the tuner."""

@@ -59,10 +59,13 @@ class ConfigureResponse(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     OUTLOOK_FIELD_NUMBER: builtins.int
     EACH_FIELD_NUMBER: builtins.int
+    CHANNEL_FIELD_NUMBER: builtins.int
     name: builtins.str
     version: builtins.str
     each: builtins.bool
     """The plugin can answer each event of a HandleRequest separately."""
+    channel: builtins.bool
+    """The plugin answers HandleRequests on the channel from now on."""
     @property
     def outlook(self) -> outbid.v1.sweep_pb2.Outlook: ...
     def __init__(
@@ -72,9 +75,10 @@ class ConfigureResponse(google.protobuf.message.Message):
         version: builtins.str = ...,
         outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
         each: builtins.bool = ...,
+        channel: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["each", b"each", "name", b"name", "outlook", b"outlook", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["channel", b"channel", "each", b"each", "name", b"name", "outlook", b"outlook", "version", b"version"]) -> None: ...
 
 Global___ConfigureResponse: typing_extensions.TypeAlias = ConfigureResponse
 

@@ -27,6 +27,11 @@ if _version_not_supported:
 
 class TunerServiceStub(object):
     """TunerService is one tuner instance of one sweep.
+
+    A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+    the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+    The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+    not 0. The next request follows the answer.
     """
 
     def __init__(self, channel):
@@ -54,6 +59,11 @@ class TunerServiceStub(object):
 
 class TunerServiceServicer(object):
     """TunerService is one tuner instance of one sweep.
+
+    A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+    the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+    The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+    not 0. The next request follows the answer.
     """
 
     def Configure(self, request, context):
@@ -105,6 +115,11 @@ def add_TunerServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class TunerService(object):
     """TunerService is one tuner instance of one sweep.
+
+    A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+    the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+    The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+    not 0. The next request follows the answer.
     """
 
     @staticmethod

@@ -74,7 +74,13 @@ _TunerServiceSnapshotType = typing_extensions.TypeVar(
 )
 
 class TunerServiceStub(typing.Generic[_TunerServiceConfigureType, _TunerServiceHandleType, _TunerServiceSnapshotType]):
-    """TunerService is one tuner instance of one sweep."""
+    """TunerService is one tuner instance of one sweep.
+
+    A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+    the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+    The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+    not 0. The next request follows the answer.
+    """
 
     @typing.overload
     def __init__(self: TunerServiceStub[
@@ -133,7 +139,13 @@ TunerServiceAsyncStub: typing_extensions.TypeAlias = TunerServiceStub[
 ]
 
 class TunerServiceServicer(metaclass=abc.ABCMeta):
-    """TunerService is one tuner instance of one sweep."""
+    """TunerService is one tuner instance of one sweep.
+
+    A plugin may also answer HandleRequests on a channel, which costs less than gRPC: the socket whose descriptor is in
+    the environment variable OUTBID_PLUGIN_CHANNEL. A request is its length in four bytes, big-endian, and the message.
+    The answer is a byte with the gRPC status code, a length, and the HandleResponse, or the error's text if the code is
+    not 0. The next request follows the answer.
+    """
 
     @abc.abstractmethod
     def Configure(
