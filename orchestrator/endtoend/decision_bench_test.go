@@ -89,6 +89,7 @@ plugin.serve(Stepwise())
 // ofRay prints, for the program that runs schedulers of Ray Tune, an experiment with a scheduler that decides on each
 // report. Its arguments are the number of steps and of trials.
 const ofRay = `
+import os
 import sys
 
 from outbid import tune
@@ -103,7 +104,8 @@ class Stepwise(tune.schedulers.FIFOScheduler):
     def on_trial_result(self, tune_controller, trial, result):
         return self.STOP if result["training_iteration"] >= LAST else self.CONTINUE
 
-plan = Plan(print, "f", "", "", {"height": tune.uniform(1, 100)}, "", "min", placement_of(None), CheckpointConfig())
+folder, space = os.path.dirname(__file__), {"height": tune.uniform(1, 100)}
+plan = Plan(print, "f", folder, "", space, "", "min", placement_of(None), CheckpointConfig())
 settings = TuneConfig(scheduler=Stepwise(), metric="loss", mode="min", num_samples=TRIALS)
 print(pack(_experiment(plan, settings)[0]))
 `
