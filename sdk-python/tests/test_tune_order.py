@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import pickle
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean, median
 from typing import Any, ClassVar
 
 import pytest
@@ -140,6 +142,32 @@ def test_the_median_stops_what_is_nan_and_leaves_it_out(mode: str) -> None:
     assert [board.report(i, 1, s) for i, s in enumerate([1.0, NAN, 1.0])] == ["CONTINUE"] * 3
     assert board.report(3, 1, NAN) == "STOP"
     assert [board.report(i, 2, s) for i, s in ((0, NAN), (2, 1.0))] == ["CONTINUE"] * 2
+
+
+REPORTS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 5), st.sampled_from([NAN, INF, 1.0, 2.0, 3.0])), max_size=30
+)
+
+
+@CHEAP
+@given(REPORTS, st.integers(0, 30))
+def test_the_median_is_of_means_until_the_time_of_a_result(reports: list[tuple[int, int, float]], copied: int) -> None:
+    """Also where times are repeated, as after a restart from a checkpoint, and in a copy of the rule."""
+    board = Board(MedianStoppingRule("training_iteration", "score", "max", grace_period=2, min_samples_required=2), 4)
+    seen: dict[int, list[tuple[int, float]]] = {}
+    stopped = set[int]()
+    for number, (i, time, score) in enumerate(reports):
+        if number == copied:
+            board.scheduler = pickle.loads(pickle.dumps(board.scheduler))
+        if i in stopped:
+            continue
+        seen.setdefault(i, []).append((time, score))
+        others = [[s for t, s in own if 2 <= t <= time] for j, own in seen.items() if j != i and own[-1][0] >= time]
+        means = [mean(scores) for scores in others if scores and math.isfinite(sum(scores))]
+        best = max((s for _, s in seen[i] if not math.isnan(s)), default=-INF)
+        stops = time >= 2 and len(means) >= 2 and best < median(means)
+        assert board.report(i, time, score) == ("STOP" if stops else "CONTINUE")
+        stopped.update([i] if stops else [])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import Any
 
@@ -10,6 +11,32 @@ import numpy as np
 from outbid.tune import _order
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler
+
+
+class _Sums:
+    """The sums of one trial's scores from the grace period on, after each of its results."""
+
+    def __init__(self, grace: float, results: list[tuple[float, float]]) -> None:
+        self._grace = grace
+        self.times: list[float] = []
+        self.sums: list[float] = []
+        self.best = math.nan
+        self.ordered = True  # false after a restart from a checkpoint: then times are repeated
+        for time, score in results:
+            self.add(time, score)
+
+    def add(self, time: float, score: float) -> None:
+        if _order.rank(score) > _order.rank(self.best):
+            self.best = score
+        if time >= self._grace:
+            self.ordered = self.ordered and (not self.times or time >= self.times[-1])
+            self.times.append(time)
+            self.sums.append(score + (self.sums[-1] if self.sums else 0.0))
+
+    def mean(self, until: float) -> float:
+        """Return the mean of the scores until a time, or NaN without a score. Times must be ordered."""
+        count = bisect.bisect_right(self.times, until)
+        return self.sums[count - 1] / count if count else math.nan
 
 
 class MedianStoppingRule(FIFOScheduler):
@@ -36,6 +63,10 @@ class MedianStoppingRule(FIFOScheduler):
         )
         self._results: dict[str, list[tuple[float, float]]] = {}
         self._stopped: set[str] = set()
+        self._sums: dict[str, _Sums] = {}  # made from the results when needed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sums": {}}
 
     def target(self, trial: Trial, step: int) -> int:
         """Return the end of the grace period, and then every result."""
@@ -48,20 +79,32 @@ class MedianStoppingRule(FIFOScheduler):
         time, score = result.get(self._time), self._score(result)
         if time is None or score is None or trial.trial_id in self._stopped:
             return self.CONTINUE
-        own = self._results.setdefault(trial.trial_id, [])
-        own.append((float(time), score))
+        own = self._sums_of(trial.trial_id)
+        self._results.setdefault(trial.trial_id, []).append((float(time), score))
+        own.add(float(time), score)
         if time < self._grace:
             return self.CONTINUE
-        others = [
-            [s for t, s in seen if self._grace <= t <= time]
+        means = [
+            mean
             for name, seen in self._results.items()
-            if name != trial.trial_id and seen[-1][0] >= float(time)
+            if name != trial.trial_id and seen[-1][0] >= time and math.isfinite(mean := self._mean(name, float(time)))
         ]
-        means = [mean for scores in others if scores and math.isfinite(mean := sum(scores) / len(scores))]
         if len(means) < self._least:
             return self.CONTINUE
-        best = _order.extreme([s for _, s in own], "max")
-        if _order.rank(best) < _order.rank(float(np.median(means))):
+        if _order.rank(own.best) < _order.rank(float(np.median(means))):
             self._stopped.add(trial.trial_id)
             return self.STOP if self._hard else self.PAUSE
         return self.CONTINUE
+
+    def _sums_of(self, name: str) -> _Sums:
+        if name not in self._sums:
+            self._sums[name] = _Sums(self._grace, self._results.get(name, []))
+        return self._sums[name]
+
+    def _mean(self, name: str, until: float) -> float:
+        """Return the mean of a trial's scores from the grace period until a time, or NaN without a score."""
+        sums = self._sums_of(name)
+        if sums.ordered:
+            return sums.mean(until)
+        scores = [score for time, score in self._results[name] if self._grace <= time <= until]
+        return sum(scores) / len(scores) if scores else math.nan
