@@ -74,7 +74,7 @@ class Controller:
 
     def get_live_trials(self) -> list[Trial]:
         """Return the trials that have not ended."""
-        return [t for t in self._program.trials if not t.is_finished()]
+        return [t for t in self._program.live.values() if not t.is_finished()]
 
     def no_more_trials(self) -> bool:
         """Whether all trials have been created."""
@@ -110,6 +110,9 @@ class Program(Pickled):
             np.random.set_state(experiment.randomness[1])
         self.experiment: Experiment = self.state["experiment"]
         self.trials: list[Trial] = self.state["trials"]
+        # Asked about after every event, when no loop over all trials is affordable.
+        self.live = {t.number: t for t in self.trials if not t.is_finished()}
+        self.paused = {number: t for number, t in self.live.items() if t.status == Trial.PAUSED}
         self.scheduler: TrialScheduler = self.experiment.scheduler
         self.later: list[Action] = []
         self.controller = Controller(self)
@@ -162,7 +165,7 @@ class Program(Pickled):
 
     def exhausted(self) -> bool:
         """Whether all trials have started and no paused one is left."""
-        return self.drawn_out and not any(t.status == Trial.PAUSED for t in self.trials)
+        return self.drawn_out and not any(t.status == Trial.PAUSED for t in self.paused.values())
 
     def waiting(self) -> bool:
         """Whether nothing can run until a trial reports."""
@@ -176,16 +179,18 @@ class Program(Pickled):
     def over(self, trial: Trial, status: str) -> None:
         """Record a trial's end, and inform the search algorithm."""
         trial.status = status
+        self.live.pop(trial.number, None)
+        self.paused.pop(trial.number, None)
         searcher = self.experiment.searcher
         if searcher is not None:
             searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=status == Trial.ERROR)
         self.nothing = False
-        self.learned.keep(self, last=self.drawn_out and all(t.is_finished() for t in self.trials))
+        self.learned.keep(self, last=self.drawn_out and not self.live)
 
     def clone(self, trial: Trial, decision: Exploit) -> Iterator[Action]:
         """Continue a trial from another trial's checkpoint, or from its own with another configuration."""
         trial.config = copy.deepcopy(decision.config)
-        trial.status = Trial.RUNNING
+        self._runs(trial)
         other, own = decision.source.number, self.state["steps"][trial.number] - self._offset(trial)
         self.state["offsets"][trial.number] = self._offset(decision.source)
         target = self._target(trial, self.state["steps"][other])
@@ -227,6 +232,7 @@ class Program(Pickled):
         offset = (self.experiment.plan.offsets or {}).get(self.experiment.plan.number(number), 0)
         self.state["offsets"][number] = self.state["steps"][number] = offset
         self.trials.append(trial)
+        self.live[number] = trial
         if ended:
             self.scheduler.on_trial_add(self.controller, trial)
         trial.status = Trial.RUNNING
@@ -244,8 +250,12 @@ class Program(Pickled):
         trial = self.scheduler.choose_trial_to_run(self.controller)
         if trial is None or trial.status != Trial.PAUSED:
             return None
-        trial.status = Trial.RUNNING
+        self._runs(trial)
         return Train(trial.number, self._next(trial))
+
+    def _runs(self, trial: Trial) -> None:
+        trial.status = Trial.RUNNING
+        self.paused.pop(trial.number, None)
 
     def _next(self, trial: Trial) -> int:
         """Return a trial's next target, by default a distant one because targets can only grow."""
@@ -280,7 +290,7 @@ class Program(Pickled):
             self.scheduler.on_trial_remove(self.controller, trial)
             out.append(End(trial.number, completed=False, reason=f"stopped by {type(self.scheduler).__name__}"))
         elif waits and decision == TrialScheduler.PAUSE:
-            trial.status = Trial.PAUSED
+            trial.status, self.paused[trial.number] = Trial.PAUSED, trial
             out.append(Pause(trial.number, reason="waits for the others"))
             self.nothing = False
         elif waits:
