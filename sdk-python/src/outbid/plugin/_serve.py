@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -73,6 +74,17 @@ def _socket_folder() -> Iterator[str]:
             os.rmdir(given)
 
 
+def _then_freeze(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call, after which garbage collections skip all present objects: modules and the experiment."""
+
+    def frozen(request: Any) -> Any:
+        response = call(request)
+        gc.freeze()
+        return response
+
+    return frozen
+
+
 class _Host:
     """One plugin and its gRPC server."""
 
@@ -88,11 +100,13 @@ class _Host:
         channel = None if isinstance(plugin, Agent) else connect()
         side = AgentSide(plugin) if isinstance(plugin, Agent) else TunerSide(plugin, channel=channel is not None)
         service = "AgentService" if isinstance(plugin, Agent) else "TunerService"
-        calls = {name: self._unary(call, takes) for name, (call, takes) in side.calls().items()}
-        self._add(f"outbid.v1.{service}", calls)
+        calls = side.calls()
+        if "Configure" in calls:
+            configure, takes = calls["Configure"]
+            calls["Configure"] = _then_freeze(configure), takes
+        self._add(f"outbid.v1.{service}", {name: self._unary(call, takes) for name, (call, takes) in calls.items()})
         if channel is not None:
-            handle = side.calls()["Handle"]
-            threading.Thread(target=self._answer_channel, args=[channel, *handle], daemon=True).start()
+            threading.Thread(target=self._answer_channel, args=[channel, *calls["Handle"]], daemon=True).start()
         self._add_own_services()
 
     def run(self) -> None:
