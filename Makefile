@@ -35,7 +35,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ build: ## build bin/outbid, and bin/outbid-lab, which can also compare policies
 
 wheel: ## build this machine's wheel into build/wheel, with the binary inside; PLATFORMS=all: those for Linux and macOS, and the source distribution
 	REVISION=$(REVISION) .ci/wheel $(PLATFORMS)
+
+reproducible: ## check that two builds of HEAD in different folders have the same bytes; COLD=1: with an empty Go cache too
+	.ci/reproducible $(if $(COLD),--cold)
 
 test: build ## run every test, Go's with the race detector; three kinds side by side, as some compute and others wait
 	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
