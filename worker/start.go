@@ -238,7 +238,7 @@ func (s *starter) command(fn *outbidv1.FunctionBody) []string {
 	if python == "" || python == "python3" {
 		python = s.cfg.Python
 	}
-	return []string{python, "-m", "outbid._training.process"}
+	return []string{python, "-m", "outbid.trial_process"}
 }
 
 // workdir returns the directory in which a function runs: the user's directory, if this node has it and the trial may

@@ -117,7 +117,7 @@ func TestCommand(t *testing.T) {
 	s := &starter{cfg: Config{Python: "/opt/python"}}
 	for python, want := range map[string]string{"": "/opt/python", "python3": "/opt/python", "/usr/bin/python3.12": "/usr/bin/python3.12"} {
 		got := s.command(&outbidv1.FunctionBody{Python: python})
-		if !slices.Equal(got, []string{want, "-m", "outbid._training.process"}) {
+		if !slices.Equal(got, []string{want, "-m", "outbid.trial_process"}) {
 			t.Errorf("%q: %q", python, got)
 		}
 	}

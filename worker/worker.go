@@ -64,7 +64,7 @@ type Config struct {
 	Dir string
 	// Python is the interpreter for functions that name none, or only "python3". Empty means python3.
 	Python string
-	// FunctionCommand replaces the command that runs functions. The default is the interpreter with -m outbid._training.process.
+	// FunctionCommand replaces the command that runs functions. The default is the interpreter with -m outbid.trial_process.
 	FunctionCommand []string
 	// PassEnv lists patterns of environment variables of the worker that training code gets in addition to the ones
 	// that it always gets; see CheckPassEnv.

@@ -41,7 +41,7 @@ func UsesModel(s *outbidv1.SweepSpec) bool {
 // UseModel makes TPE, run by the given Python, the sampler of a spec whose tuner is random search.
 func UseModel(s *outbidv1.SweepSpec, python string) {
 	s.Tuner.Kind = &outbidv1.Tuner_Plugin{Plugin: &outbidv1.PluginTuner{
-		Command: []string{python, "-m", "outbid.plugin._optuna"},
+		Command: []string{python, "-m", "outbid.plugin.optuna"},
 		Settings: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"sampler": structpb.NewStringValue("tpe"), "startup": structpb.NewNumberValue(usualLeast - 1),
 		}},

@@ -76,7 +76,7 @@ class FakeWorker:
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._server = _Frames(tmp / "s", self.said, self._orders)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "outbid._training.process"],
+            [sys.executable, "-m", "outbid.trial_process"],
             env={
                 **os.environ,
                 "OUTBID_STREAM": f"{tmp}/s",

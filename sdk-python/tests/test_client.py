@@ -70,7 +70,7 @@ def test_the_tuner_of_a_sweep_that_names_none(
         assert tuner.WhichOneof("kind") is None and tuner.points[0]["lr"] == 0.5, "the server chooses"
     tuner = sent(trials=100, **two)
     assert tuner.plugin.settings["sampler"] == "tpe" and tuner.plugin.rule.random.max_steps == 0
-    assert tuner.plugin.command[1:] == ["-m", "outbid.plugin._optuna"] and tuner.points[0]["lr"] == 0.5
+    assert tuner.plugin.command[1:] == ["-m", "outbid.plugin.optuna"] and tuner.points[0]["lr"] == 0.5
     for other in ({"trials": 10}, {"trials": 1001}, {"wall_time": "1h"}):
         assert sent(**other, **two).WhichOneof("kind") is None, other
     assert sent(trials=100, tuner=ob.Random()).WhichOneof("kind") == "random"

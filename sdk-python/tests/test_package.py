@@ -76,7 +76,7 @@ def test_without_ray_its_package_says_how_to_install_it() -> None:
 
 
 def test_training_process_starts_light() -> None:
-    loaded = modules_after("import outbid._training.process")
+    loaded = modules_after("import outbid.trial_process")
     assert not loaded & {*HEAVY, "rich", "cloudpickle", "safetensors", "numpy"}
 
 

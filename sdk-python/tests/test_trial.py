@@ -1,4 +1,4 @@
-"""The training process: the real `python -m outbid._training.process` with a fake worker."""
+"""The training process: the real `python -m outbid.trial_process` with a fake worker."""
 
 from __future__ import annotations
 
@@ -597,7 +597,7 @@ def test_started_by_hand() -> None:
 
     env = {k: v for k, v in os.environ.items() if not k.startswith("OUTBID_")}
     done = subprocess.run(
-        [sys.executable, "-m", "outbid._training.process"],
+        [sys.executable, "-m", "outbid.trial_process"],
         env={**env, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
         capture_output=True,
         text=True,

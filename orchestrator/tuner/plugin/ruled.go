@@ -61,7 +61,7 @@ func command(s tuner.Settings) []string {
 	if named := s.Spec.GetTuner().GetPlugin().GetCommand(); len(named) > 0 {
 		return named
 	}
-	return []string{"python3", "-m", "outbid.plugin._optuna"}
+	return []string{"python3", "-m", "outbid.plugin.optuna"}
 }
 
 // LaunchRuled starts a rule and the program that draws for it, for a new sweep or from a snapshot of a Ruled.

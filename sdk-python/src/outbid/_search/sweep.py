@@ -366,7 +366,7 @@ class Sweep:
         if self._earlier is not None and client is not None:
             start_warm(spec, self._earlier, lambda sweep: client.attach(sweep).result())
         if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
-            spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin._optuna"])
+            spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin.optuna"])
         if self._train is not None:
             env, secrets = environment(self._env)
             spec.function.CopyFrom(

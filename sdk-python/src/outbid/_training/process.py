@@ -1,7 +1,4 @@
-"""The warm training process, `python -m outbid._training.process`, which a worker starts.
-
-It connects to its worker by the socket in OUTBID_STREAM and runs one trial after another until the worker ends it.
-"""
+"""The warm training process, which a worker starts as `python -m outbid.trial_process`."""
 
 from __future__ import annotations
 
@@ -219,7 +216,3 @@ def main() -> int:
     Runner(session).loop()
     session.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

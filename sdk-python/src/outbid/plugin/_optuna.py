@@ -1,4 +1,4 @@
-"""The plugin that draws configurations with Optuna's samplers: `python3 -m outbid.plugin._optuna`.
+"""The plugin that draws configurations with Optuna's samplers: `python -m outbid.plugin.optuna`.
 
 The server starts it for a sweep whose sampler is `tpe`, `gp`, `cmaes` or `nsga2`. A rule in the server decides how long
 each trial is trained, and this program gets the reports.
@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from outbid._core.errors import InvalidError
-from outbid.plugin._serve import serve
 from outbid.plugin._space import Dimension, flatten
 from outbid.plugin._tuner import Action, Create, Exit, Outlook, Report, Train, Tuner
 
@@ -316,7 +315,3 @@ def suggest(trial: optuna.Trial, made: Mapping[str, optuna.distributions.BaseDis
         return trial.suggest_int(d.path, asked.low, asked.high, log=asked.log, step=asked.step)
     assert isinstance(asked, distributions.FloatDistribution)
     return trial.suggest_float(d.path, asked.low, asked.high, log=asked.log, step=asked.step)
-
-
-if __name__ == "__main__":
-    serve(Sampler())
