@@ -62,6 +62,7 @@ test-race: build ## run the Go tests that the race detector can see something of
 	$(GO_TEST) $$race $$(go list ./... | grep -vxF "$$(go run .ci/calm.go; go list $(PROCESSES))")
 
 test-endtoend: build ## run the Go tests of bin/outbid's processes
+	export OUTBID_RECORDED_BIN=$$(.ci/recorded || echo "the tests of the recorded release are skipped" >&2); \
 	$(FIXTURES); $(GO_TEST) $(PROCESSES)
 
 test-calm: build ## run the Go tests that only compute

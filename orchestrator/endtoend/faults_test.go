@@ -17,7 +17,7 @@ import (
 // cluster is a server and workers in separate processes.
 type cluster struct {
 	*server
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	locks   string
 	args    []string
@@ -25,13 +25,13 @@ type cluster struct {
 }
 
 // newCluster starts `outbid serve` with further arguments and no workers.
-func newCluster(t *testing.T, args ...string) *cluster {
+func newCluster(t testing.TB, args ...string) *cluster {
 	t.Helper()
 	return newClusterIn(t, t.TempDir(), args...)
 }
 
 // newClusterIn is newCluster in a given directory.
-func newClusterIn(t *testing.T, dir string, args ...string) *cluster {
+func newClusterIn(t testing.TB, dir string, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: dir, locks: t.TempDir(), args: args, workers: map[string]*proc{}}
 	c.server = serve(t, dir, append([]string{

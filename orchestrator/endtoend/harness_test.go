@@ -53,6 +53,12 @@ func builtOnce(env, source string) func() (string, error) {
 // inLab is a test whose commands are run by outbid-lab.
 type inLab struct{ testing.TB }
 
+// withBinary is a test whose commands are run by another build of outbid.
+type withBinary struct {
+	testing.TB
+	path string
+}
+
 // patience limits every wait. It is generous because test machines are busy.
 const patience = 2 * time.Minute
 
@@ -148,8 +154,11 @@ func (o *output) text() (string, <-chan struct{}) {
 func start(t testing.TB, dir string, args ...string) *proc {
 	t.Helper()
 	program := binary
-	if _, lab := t.(inLab); lab {
+	switch with := t.(type) {
+	case inLab:
 		program = labBinary
+	case withBinary:
+		program = func() (string, error) { return with.path, nil }
 	}
 	path, err := program()
 	if err != nil {
