@@ -76,6 +76,32 @@ def test_cached_functions_travel(tmp_path: Path) -> None:
     assert function_pickle.load(blob)(60) == (1548008755920, 2, 7, "fib")
 
 
+def test_submodules_that_inner_code_uses_travel(tmp_path: Path) -> None:
+    blob = run_script(
+        tmp_path,
+        """
+        import concurrent.futures
+        import curses.ascii
+        import wsgiref.util
+        import xml.dom.minidom
+        def outer(parse):
+            import xml.sax.saxutils
+            def train(x):
+                def inner(): return (lambda: wsgiref.util.application_uri)()
+                names = [curses.ascii.unctrl(c) for c in "a"]
+                return names, inner().__name__, parse("<a/>").toxml(), (lambda s: xml.sax.saxutils.escape(s))("<")
+            return train
+        train = outer(lambda text: xml.dom.minidom.parseString(text).documentElement)
+        """
+        + textwrap.dedent(DUMP).replace("\n", "\n        "),
+    )
+    call = "import sys; from outbid._core import function_pickle as p; print(p.load(sys.stdin.buffer.read())(0))"
+    done = subprocess.run(
+        [sys.executable, "-c", call], input=blob, env={"PYTHONPATH": SRC}, capture_output=True, timeout=60
+    )
+    assert done.stdout.decode().strip() == "(['a'], 'application_uri', '<a/>', '&lt;')", done.stderr.decode()
+
+
 def test_modules_beside_the_script_travel(tmp_path: Path) -> None:
     (tmp_path / "mymodel").mkdir()
     (tmp_path / "mymodel" / "__init__.py").write_text("from mymodel.inner import build\n")

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from outbid._core import main_module, sources
@@ -139,11 +139,35 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
                 # Such as a module that loads on first use. cloudpickle only supports modules of Python's class.
                 name = str(_fact(obj, "__name__"))
                 return cloudpickle.cloudpickle._module_reduce(obj) if _is_in(name, values) else (_module, (name,))
-            return super().reducer_override(obj)
+            reduced = super().reducer_override(obj)
+            return _with_inner_modules(obj, reduced) if isinstance(obj, FunctionType) else reduced
 
     values = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     Pickler(buffer).dump(function)
     return codes
+
+
+def _with_inner_modules(function: FunctionType, reduced: Any) -> Any:
+    """Add submodules such as `xml.dom` that the lambdas, comprehensions and functions inside a function use.
+
+    cloudpickle only adds those that the function's own code names.
+    """
+    import cloudpickle
+
+    if isinstance(reduced, tuple) and len(codes := list(_codes(function.__code__))) > 1:
+        slots = reduced[2][1]
+        named = SimpleNamespace(co_names=[name for code in codes for name in code.co_names])
+        known = (*slots["__globals__"].values(), *_closure(function).values())
+        slots["_cloudpickle_submodules"] = cloudpickle.cloudpickle._find_imported_submodules(named, known)
+    return reduced
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those inside it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
 
 
 _CACHED = type(functools.lru_cache(int))
@@ -286,10 +310,17 @@ def _captured(function: Callable[..., Any]) -> dict[str, Any]:
     if code is None:
         return {}
     found = {name: value for name, value in function.__globals__.items() if name in code.co_names}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+    found |= _closure(function)
+    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    """Return a function's closure variables that have a value."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         with contextlib.suppress(ValueError):
             found[name] = cell.cell_contents
-    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+    return found
 
 
 def _size(value: Any) -> int | None:
