@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from pathlib import Path
@@ -76,6 +77,24 @@ def test_trials_leave_no_checkpoints_in_temporary_places(tmp_path: Path) -> None
     assert grid[1].checkpoint.to_dict() == {"step": 2} and repr(grid.errors[0]).startswith("ValueError('fails")
     assert Path(grid[0].checkpoint.path, "weights").read_text() == "0"
     assert not list(place.iterdir())
+
+
+@pytest.mark.usefixtures("real")
+def test_results_of_a_failed_attempt_are_replaced_by_those_of_the_next(tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        failed = tmp_path / "failed"
+        if not failed.exists():
+            failed.touch()
+            tune.report({"loss": math.nan, "object": {1}})
+            raise ValueError("once")
+        tune.report({"loss": 2.0, "object": "text"})
+
+    config = tune.RunConfig(
+        name="again", storage_path=tmp_path, verbose=0, failure_config=tune.FailureConfig(max_failures=1)
+    )
+    (result,) = tune.Tuner(train, run_config=config).fit()
+    assert result.error is None and result.metrics is not None
+    assert (result.metrics["loss"], result.metrics["object"], len(result.metrics_dataframe)) == (2.0, "text", 1)
 
 
 @pytest.mark.usefixtures("real")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,14 @@ def train(config: dict[str, Any], data: dict[str, Any]) -> None:
             Path(place, "n").write_text(str(i))
             metrics = {"i": i, "began": start, "data": data["name"], "loss": config["x"], "clock": i + 1}
             tune.report(metrics, checkpoint=tune.Checkpoint.from_directory(place))
+
+
+class NeedsWords(Exception):
+    """Cannot be unpickled like most exceptions: its `__init__` has other arguments."""
+
+    def __init__(self, text: str, *, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 class Interrupt(tune.Callback):
@@ -193,3 +203,33 @@ def test_a_budget_does_not_run_while_an_experiment_is_interrupted(tmp_path: Path
     run = Run.load(tmp_path / "restored")
     allowed = float(limits(ob.attach(run.sweep)).wall_time.rstrip("s"))  # since its submission some seconds ago
     assert not run.later and 3600 + 600 <= allowed < 3600 + 600 + 300
+
+
+@pytest.mark.usefixtures("real")
+def test_an_experiment_whose_first_trials_all_failed_goes_on(tmp_path: Path) -> None:
+    """Restore all trials of a sweep that ended early: failed ones, those that ran then, and those not started."""
+    mended = tmp_path / "mended"
+
+    def fails(config: dict[str, Any]) -> None:
+        if not mended.exists():
+            while config["x"] == 1:  # runs until the sweep ends
+                tune.report({"loss": math.nan})
+                threading.Event().wait(0.05)
+            raise NeedsWords(str(config["x"]), hint="mend it")
+        tune.report({"loss": config["x"]})
+
+    tuner = tune.Tuner(
+        fails,
+        param_space={"x": tune.grid_search(list(range(9)))},
+        tune_config=tune.TuneConfig(metric="loss", mode="min", max_concurrent_trials=2),
+        run_config=tune.RunConfig(name="hopeless", storage_path=tmp_path, verbose=0),
+    )
+    with pytest.warns(UserWarning, match="the experiment ended early, after 5 failed trials: .*only fail: NeedsWords"):
+        grid: Any = tuner.fit()
+    assert grid.num_errors == 5 and len(grid) < 9
+    error = grid.errors[0]
+    assert type(error) is NeedsWords and error.hint == "mend it" and str(error) == "0"
+    assert "raise NeedsWords" in str(error.__cause__)
+    mended.touch()
+    again: Any = tune.Tuner.restore(str(tmp_path / "hopeless"), fails, resume_errored=True).fit()
+    assert [r.metrics.get("loss") for r in again] == list(range(9)) and again.num_errors == 0

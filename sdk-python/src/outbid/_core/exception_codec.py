@@ -29,7 +29,7 @@ def packed(error: Exception) -> str:
     if len(trace) > _TRACE:  # in a long message or stack, both ends are most informative
         trace = f"{trace[: _TRACE // 2]}\n...\n{trace[-_TRACE // 2 :]}"
     found = {"type": type(error).__name__, "message": _described(error), "trace": trace}
-    if whole := _whole(error):
+    if whole := pickled(error, _WHOLE):
         found["pickle"] = base64.b64encode(whole).decode()
     return json.dumps(found, ensure_ascii=False)
 
@@ -54,26 +54,29 @@ def unpacked(text: str) -> Exception:
     return made
 
 
-def _whole(error: Exception) -> bytes:
-    """Return a pickled exception without parts that cannot be pickled; b"" if that is too large or cannot be read."""
+def pickled(error: BaseException, most: int | None = None) -> bytes:
+    """Return a pickled exception without parts that cannot be pickled.
+
+    Returns b"" if the pickle has more than `most` bytes or cannot be read.
+    """
     for dump in (_as_it_is, _rebuilding):
         try:
             whole = dump(error)
-            if len(whole) <= _WHOLE and type(pickle.loads(whole)) is type(error):
+            if (most is None or len(whole) <= most) and type(pickle.loads(whole)) is type(error):
                 return whole
         except Exception:
             continue
     return b""
 
 
-def _as_it_is(error: Exception) -> bytes:
+def _as_it_is(error: BaseException) -> bytes:
     import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(error)
     return pickled
 
 
-def _rebuilding(error: Exception) -> bytes:
+def _rebuilding(error: BaseException) -> bytes:
     """Pickle an exception's contents, if its `__init__` has other arguments or a part cannot be pickled."""
     import cloudpickle
 
@@ -94,7 +97,7 @@ class _Rebuilt:
         return _rebuild, self._parts
 
 
-def _rebuild(kind: type[Exception], args: tuple[Any, ...], members: dict[str, Any]) -> Exception:
+def _rebuild(kind: type[BaseException], args: tuple[Any, ...], members: dict[str, Any]) -> BaseException:
     error = kind.__new__(kind, *args)
     error.args = args
     vars(error).update(members)

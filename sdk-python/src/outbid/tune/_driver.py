@@ -177,8 +177,11 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
     watch.end(made.trials)
     criteria.end(made.trials)
     unsaved.end(made.trials, result.trials)
-    if made.failed and not any(t.status == Trial.ERROR for t in made.trials):
+    errors = sum(t.status == Trial.ERROR for t in made.trials)
+    if made.failed and not errors:
         raise TuneError(f"the experiment failed: {made.failed}")
+    if made.failed and errors < (made.plan.samples or len(made.trials)):
+        warn_user(f"the experiment ended early, after {errors} failed trials: {made.failed}")
     if fail_fast == "raise":
         for trial, info in zip(made.trials, result.trials, strict=True):
             if trial.error is not None and info.number not in before:

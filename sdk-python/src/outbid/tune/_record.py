@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outbid._core import function_pickle
+from outbid._core.exception_codec import RemoteTraceback
 from outbid._results.model import ENDED_TRIAL, TrialResult
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig
@@ -16,7 +17,7 @@ from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError
 from outbid.tune._object_store import by_name
 from outbid.tune._plan import MARKS, NOTHING, Plan
-from outbid.tune._result_files import agrees, from_report, read_results
+from outbid.tune._result_files import LAST, agrees, from_report, read_error, read_results
 from outbid.tune._running_time import RunningTime
 from outbid.tune._trial import Trial
 from outbid.tune._trial_process import Work
@@ -193,17 +194,15 @@ def _take_files(trial: Trial) -> None:
         return
     trial.last_result = dict(trial.history[-1])
     with contextlib.suppress(OSError, pickle.PickleError, AttributeError, ImportError):
-        exact = pickle.loads((folder / ".last.pkl").read_bytes())
+        exact = pickle.loads((folder / LAST).read_bytes())
         if exact.get("training_iteration") == trial.last_result.get("training_iteration"):
             trial.last_result = {**exact, "config": trial.config}
     trial.last_result["experiment_tag"] = trial.experiment_tag
 
 
 def _error(folder: Path, reason: str, number: int) -> Exception:
-    try:
-        found = pickle.loads((folder / "error.pkl").read_bytes())
-        if isinstance(found, Exception):
-            return found
-    except Exception:
-        pass
-    return TuneError(reason or f"trial {number} failed")
+    """Return a trial's exception, or a TuneError if it cannot be recreated. Its cause is the traceback in the trial."""
+    error = read_error(folder) or TuneError(reason or f"trial {number} failed")
+    with contextlib.suppress(OSError):
+        error.__cause__ = RemoteTraceback((folder / "error.txt").read_text())
+    return error

@@ -53,6 +53,7 @@ class Restored:
         self.tune = made.tune if made.tune is not None else TuneConfig(metric=plan.metric, mode=plan.mode)
         self.config = made.config if made.config is not None else RunConfig()
         self._trainable, self._space = trainable, space
+        self._ends: set[str] = set()  # why sweeps of the experiment failed
 
     def results(self) -> Run:
         """Return the current results, including trials that were trained again."""
@@ -80,6 +81,7 @@ class Restored:
         if self._unfinished or self._errored or self._restart:
             for handle in handles:
                 _end(handle)
+        self._ends = {info.reason for handle in handles if (info := handle.info()).state == "failed"}
         made = self.results()
         return self._go_on(made)
 
@@ -126,7 +128,7 @@ class Restored:
     def _go_on(self, made: Run) -> Run:
         """Train the rest in a new sweep: trials that have not ended, failed ones, and those that have not started."""
         begun = self._begun(made)
-        open_ones = [n for n, t in made.infos.items() if self._unfinished and _is_open(t)]
+        open_ones = [n for n, t in made.infos.items() if self._unfinished and self._is_open(t)]
         failed = [n for n, t in made.infos.items() if (self._errored or self._restart) and t.state == "failed"]
         first = max(made.infos, default=-1) + 1
         points = begun.points[first:] if self._unfinished else []
@@ -152,6 +154,10 @@ class Restored:
         ended = {t.number: t for t in made.trials} | {t.number: t for t in second.trials}
         second.trials = [ended[n] for n in sorted(ended)]
         return second
+
+    def _is_open(self, info: TrialResult) -> bool:
+        """Return whether a trial has not ended, or ended only because its sweep failed."""
+        return info.state in _OPEN or (info.state == "pruned" and info.reason in self._ends)
 
     def _offsets(self, made: Run, numbers: list[int]) -> dict[int, int]:
         """Return the iterations from which trials with a checkpoint continue; trials that start again are left out."""
@@ -197,10 +203,6 @@ class Restored:
             failed = trial is None or trial.status == Trial.ERROR
             searcher.on_trial_complete(name, result=last or None, error=failed)
         return searcher, scheduler, trials
-
-
-def _is_open(info: TrialResult) -> bool:
-    return info.state in _OPEN or (info.state == "pruned" and info.reason.startswith("given up"))
 
 
 def _whole(made: Run) -> Any:

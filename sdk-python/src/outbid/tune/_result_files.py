@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import os
+import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,8 @@ from outbid.tune import _order
 from outbid.tune._trial import Trial, flatten, to_json
 
 OWN, COPY, TABLE = ".results.json", "result.json", "progress.csv"
+LAST = ".last.pkl"
+"""The file with a trial's last result, if JSON cannot represent it."""
 
 _TAIL = 256 << 10  # bytes at the end of the file that are searched for the newest results
 
@@ -34,6 +37,15 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
             continue
         return list(_parsed(lines))
     return []
+
+
+def read_error(folder: Path) -> Exception | None:
+    """Return the exception in a trial's directory, or None if there is none or it cannot be recreated here."""
+    try:
+        found = pickle.loads((folder / "error.pkl").read_bytes())
+    except Exception:  # the file, or what the exception needs, may not be here
+        return None
+    return found if isinstance(found, Exception) else None
 
 
 def newest_results(folder: Path) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from outbid._core.errors import MissingExtraError
 from outbid.tune import _checkpoint_ranking, _order
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._result_files import read_results
+from outbid.tune._result_files import read_error, read_results
 from outbid.tune._trial import Trial, flatten
 
 if TYPE_CHECKING:
@@ -101,9 +100,6 @@ class Result:
             config = json.loads((folder / "params.json").read_text())
             for result in history:
                 result["config"] = config
-        error = None
-        with contextlib.suppress(OSError, pickle.PickleError):
-            error = pickle.loads((folder / "error.pkl").read_bytes())
         kept = [
             (Checkpoint(folder / name), r)
             for r in history
@@ -112,7 +108,7 @@ class Result:
         return cls(
             history[-1] if history else {},
             kept[-1][0] if kept else None,
-            error,
+            read_error(folder),
             None,
             kept,
             path=str(folder),

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from outbid._core.errors import StopTrial
+from outbid._core.errors import StopTrial, as_text
+from outbid._core.exception_codec import pickled
 from outbid._core.limits import sent_name
 from outbid._training import trial as training
 from outbid._training.metrics import is_number
@@ -24,7 +25,7 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
 from outbid.tune._plan import NOTHING, Plan, met
-from outbid.tune._result_files import Writer, read_results, saved_results
+from outbid.tune._result_files import LAST, Writer, read_results, saved_results
 from outbid.tune._trial import Trial, flatten, to_json
 from outbid.tune.stopper import asked_in_trial
 
@@ -115,6 +116,8 @@ class Session:
             if self._pending is not None:
                 self._clear()
         self._pending = None
+        if not self.since_restore and self.folder is not None:
+            (self.folder / LAST).unlink(missing_ok=True)  # of an earlier process, whose last result this one replaces
         self.iteration += 1
         self.since_restore += 1
         if self._files is not None:
@@ -190,11 +193,9 @@ class Session:
         if self.folder is None:
             return
         with contextlib.suppress(OSError):
-            (self.folder / "error.txt").write_text("".join(traceback.format_exception(error)))
-            with contextlib.suppress(Exception):
-                import cloudpickle
-
-                (self.folder / "error.pkl").write_bytes(cloudpickle.dumps(error))
+            (self.folder / "error.txt").write_text(as_text("".join(traceback.format_exception(error))))
+            if whole := pickled(error):
+                (self.folder / "error.pkl").write_bytes(whole)
 
     def close(self) -> None:
         """Close the files. A last result that JSON cannot represent is also pickled."""
@@ -205,7 +206,7 @@ class Session:
                 if not _same(own, json.loads(to_json(own))):
                     import cloudpickle
 
-                    (self.folder / ".last.pkl").write_bytes(cloudpickle.dumps(self.last))
+                    (self.folder / LAST).write_bytes(cloudpickle.dumps(self.last))
         if self._files is not None:
             self._files.close()
 
