@@ -44,6 +44,19 @@ def load(items, indices, filled):  # as a data loader does
     for index in indices: filled.put(items[index])
 def plus(x): return x + OFFSET
 
+class Outer:
+    class Inner(Item): pass
+
+class Failed(Exception): pass
+class Runs(multiprocessing.get_context("spawn").Process):
+    def run(self): self._args[0].put(square(6))
+def inner(x): return Outer.Inner(x)
+def fail(x): raise Failed(x)
+def begin(value): multiprocessing.current_process().begun = value
+def begun(x): return multiprocessing.current_process().begun.value + x
+def nested(x):
+    with multiprocessing.get_context("spawn").Pool(1) as pool: return pool.map(square, [x])[0]
+
 def train(trial):
     found = {}
     how = multiprocessing.get_context(trial.config.how)
@@ -54,7 +67,20 @@ def train(trial):
         found["value"] = pool.map(value, [Item(3)])
         found["plus"] = pool.map(plus, [1])
         found["item"] = [pool.map(Items().__getitem__, [5])[0].value]
+        found["inner"] = [type(thing) is Outer.Inner for thing in pool.map(inner, [1])]
+        try: pool.map(fail, [4])
+        except Failed as error: found["failed"] = list(error.args)
+    with how.Pool(1, initializer=begin, initargs=(Item(2),)) as pool:
+        found["begun"] = pool.map(begun, [1])
+    with how.Manager() as manager:
+        shared = manager.dict(item=Item(4))
+        found["shared"] = [type(shared["item"]) is Item]
+    runs = Runs(args=(queue := multiprocessing.get_context("spawn").Queue(),))
+    runs.start()
+    found["runs"] = [queue.get(timeout=60)]
+    runs.join()
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=how) as pool:
+        found["nested"] = [pool.submit(nested, 3).result()]
         found["executor"] = list(pool.map(square, [3]))
     filled = how.Queue()
     loader = how.Process(target=load, args=(Items(), [7], filled))
@@ -88,6 +114,12 @@ FOUND = {
     "executor": "[9]",
     "read": "[0]",
     "loader": "[7]",
+    "inner": "[true]",
+    "failed": "[4]",
+    "begun": "[3]",
+    "shared": "[true]",
+    "runs": "[36]",
+    "nested": "[9]",
 }
 if importlib.util.find_spec("joblib"):
     FOUND |= {"loky": "[8, 9]", "multiprocessing": "[8, 9]"}
