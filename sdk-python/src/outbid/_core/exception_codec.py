@@ -64,7 +64,7 @@ def pickled(error: BaseException, most: int | None = None) -> bytes:
             whole = dump(error)
             if (most is None or len(whole) <= most) and type(pickle.loads(whole)) is type(error):
                 return whole
-        except Exception:
+        except (Exception, SystemExit):  # a `__reduce__` may call anything
             continue
     return b""
 
