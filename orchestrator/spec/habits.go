@@ -37,7 +37,28 @@ func habit(md protoreflect.MessageDescriptor, key string, value *yaml.Node) stri
 			return "write cpus"
 		}
 	}
-	return ""
+	return settingHabit(md, key)
+}
+
+// settingHabit is habit for the settings of a tuner. It names only settings that the tuner has.
+func settingHabit(md protoreflect.MessageDescriptor, key string) string {
+	meant := ""
+	switch key {
+	case "max_t", "max_iter", "max_epochs", "max_resource", "epochs":
+		meant = "max_steps"
+	case "grace_period", "min_resource", "min_iter":
+		meant = "min_steps"
+	case "reduction_factor", "factor":
+		meant = "eta"
+	case "population_size", "pop_size":
+		meant = "population"
+	case "perturbation_interval":
+		meant = "interval"
+	}
+	if meant == "" || md.Fields().ByName(protoreflect.Name(meant)) == nil {
+		return ""
+	}
+	return "write " + meant
 }
 
 // topHabit is habit for fields at the top of the spec.
@@ -126,6 +147,10 @@ func shapeHabit(md protoreflect.MessageDescriptor, node *yaml.Node) string {
 			return "write {choice: {values: [...]}}"
 		}
 		return "write {constant: " + node.Value + "}"
+	case "outbid.v1.Choice":
+		if isList {
+			return "write {values: [...]}"
+		}
 	case "outbid.v1.Tuner":
 		if md.Fields().ByName(protoreflect.Name(node.Value)) != nil {
 			return "write {" + node.Value + ": {}} and its settings, such as max_steps"
