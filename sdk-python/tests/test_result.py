@@ -188,7 +188,7 @@ def test_terminal_display(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    display = displays.make_display(True)
+    display = displays.make_display(True, page="http://127.0.0.1:7700/ui/sweeps/s-1")
     assert isinstance(display, displays.TerminalDisplay)
     server.sweep.outlook.steps = 300
     server.sweep.steps = 180
@@ -203,9 +203,10 @@ def test_terminal_display(
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.strip().splitlines()[-1])
     assert last.startswith(f"best accuracy {best.metric:.6g} (trial {best.number} at step")
     assert last.endswith(repr(dict(best.config)))
+    assert "dashboard: http://127.0.0.1:7700/ui/sweeps/s-1" in out
     assert "s-1  running, 0s" in out
     assert "best    accuracy" in out
-    assert all(name in out.splitlines()[5] for name in (" lr", " name", " m", " units")), "columns of parameters"
+    assert all(name in out.splitlines()[6] for name in (" lr", " name", " m", " units")), "columns of parameters"
 
 
 def test_each_warning_once(
@@ -235,7 +236,7 @@ def test_each_warning_once(
 
 
 def test_line_display(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    display = displays.make_display(True)
+    display = displays.make_display(True, page="http://127.0.0.1:7700/ui/sweeps/s-1")
     assert isinstance(display, displays.LineDisplay)
     server.sweep.spec.metric = "loss"
     note = server.sweep.notes.add(level="error", text="ValueError: no", trial=3)
@@ -244,6 +245,7 @@ def test_line_display(server: FakeServer, capsys: pytest.CaptureFixture[str]) ->
     display.update(update(server))
     display.close()
     out = capsys.readouterr().out
+    assert out.startswith("dashboard: http://127.0.0.1:7700/ui/sweeps/s-1\n")
     assert out.count("s-1: error: trial 3: ValueError: no\n") == 1
     assert "s-1: running, 0s; trials: none yet; steps: 0; best: no loss yet; waits: no node has a v100\n" in out
     assert note.trial == 3
@@ -265,7 +267,7 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     ipython.display.display = lambda page, display_id: Handle()
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    display = displays.make_display(True)
+    display = displays.make_display(True, page='http://127.0.0.1:7700/ui/sweeps/s-1"')
     assert isinstance(display, displays.NotebookDisplay)
     display.update(update(server, make_trial(0, "running")))
     display.update(update(server, make_trial(0, "paused")))
@@ -275,6 +277,7 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     display.end(dataclasses.replace(result.sweep, state="done"), result.trials)
     display.close()
     assert len(shown) == 3
+    assert '<a href="http://127.0.0.1:7700/ui/sweeps/s-1&quot;"' in shown[-1]
     assert "<table>" in shown[-1]
     assert "<br>trials: " in shown[-1] and "<br>best: accuracy " in shown[-1], "each in its own line"
     assert shown[-1].count("font-weight: bold") == 1, "the best trial's row"

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ class Connection:
         if isinstance(self._address, LocalServer):
             return f"the server of {self._address.data} ({self.url})"
         return f"the server at {self.url}"
+
+    def page_of(self, sweep: str) -> str:
+        """Return the address of a sweep's page in the server's dashboard; "" if the URL is not one for a browser."""
+        if not self.url.startswith(("http://", "https://")):
+            return ""
+        return f"{self.url.rstrip('/')}/ui/sweeps/{urllib.parse.quote(sweep, safe='')}"
 
     @property
     def data(self) -> Path | None:

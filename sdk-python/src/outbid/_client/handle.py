@@ -226,7 +226,8 @@ class SweepHandle(AskTell):
         last: model.SweepInfo | None = None
         try:
             try:
-                screen = make_display(display, self._explain)  # loads many modules, so Ctrl-C may well arrive here
+                page = self._client.page_of(self.id)
+                screen = make_display(display, self._explain, page)  # loads many modules: Ctrl-C may well arrive here
                 for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel(), caller.idle):
                     last = update.sweep
                     screen.update(update)

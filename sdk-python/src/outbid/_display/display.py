@@ -58,16 +58,19 @@ class NoDisplay:
         """Do nothing."""
 
 
-def make_display(wanted: bool, explain: Callable[[int], str] | None = None) -> Display:
-    """Return the display for this environment. `explain` returns a trial's traceback."""
+def make_display(wanted: bool, explain: Callable[[int], str] | None = None, page: str = "") -> Display:
+    """Return the display for this environment.
+
+    `explain` returns a trial's traceback. `page` is the address of the sweep's page in the dashboard, which is shown.
+    """
     if not wanted:
         return NoDisplay()
     failures = Failures(explain)
     if _in_notebook():
-        return NotebookDisplay(failures)
+        return NotebookDisplay(failures, page)
     if sys.stdout.isatty():
-        return TerminalDisplay(failures)
-    return LineDisplay(failures)
+        return TerminalDisplay(failures, page)
+    return LineDisplay(failures, page)
 
 
 class _Board:
@@ -96,11 +99,14 @@ class _Board:
 class TerminalDisplay:
     """A few lines and a table that are redrawn in place, with warnings above them."""
 
-    def __init__(self, failures: Failures) -> None:
+    def __init__(self, failures: Failures, page: str = "") -> None:
         from rich.live import Live
+        from rich.text import Text
 
         self._board, self._failures = _Board(), failures
         self._live = Live(refresh_per_second=8, vertical_overflow="crop")
+        if page:
+            self._live.console.print(Text(f"dashboard: {page}", style="dim"), soft_wrap=True)
         self._live.start()
 
     def update(self, update: Update) -> None:
@@ -137,10 +143,12 @@ class TerminalDisplay:
 class LineDisplay:
     """Prints a line when there is a new best trial, and every few seconds."""
 
-    def __init__(self, failures: Failures) -> None:
+    def __init__(self, failures: Failures, page: str = "") -> None:
         self._board, self._failures = _Board(), failures
         self._best: float | None = None
         self._next = 0.0
+        if page:
+            print(f"dashboard: {page}", flush=True)
 
     def update(self, update: Update) -> None:
         """Print changes."""
@@ -183,10 +191,10 @@ def drawn_here(sweep: str) -> bool:
 class NotebookDisplay:
     """A table in the cell's output that is redrawn."""
 
-    def __init__(self, failures: Failures) -> None:
+    def __init__(self, failures: Failures, page: str = "") -> None:
         ipython: Any = importlib.import_module("IPython.display")
         self._html = ipython.HTML
-        self._board, self._failures = _Board(), failures
+        self._board, self._failures, self._page = _Board(), failures, page
         self._next = 0.0
         self._behind = False  # whether an update is not drawn yet
         first = self._html("<p>waiting for the first trial</p>")
@@ -216,7 +224,7 @@ class NotebookDisplay:
 
     def _draw(self, sweep: SweepInfo, trials: Iterable[TrialResult], rate: float, *, last: bool = False) -> None:
         self._failures.take(sweep, last=last)
-        page = html_of(sweep, trials, rate, tracebacks=self._failures.tracebacks)
+        page = html_of(sweep, trials, rate, tracebacks=self._failures.tracebacks, page=self._page)
         self._handle.update(self._html(page))
 
 
@@ -226,8 +234,12 @@ def html_of(
     rate: float = 0.0,
     *,
     tracebacks: Mapping[int, str] | None = None,
+    page: str = "",
 ) -> str:
-    """Return a sweep and its most informative trials as HTML, with the tracebacks of trials by number."""
+    """Return a sweep and its most informative trials as HTML, with the tracebacks of trials by number.
+
+    `page` is the address of the sweep's page in the dashboard, to which its name links.
+    """
     esc = html.escape
     trials = list(trials)
     shown = telling(sweep, trials)
@@ -247,7 +259,10 @@ def html_of(
     first, *others = map(esc, _parts(sweep, rate, trials))
     if sweep.over and (winner := winner_text(sweep, trials)):
         table += f"<p><b>{esc(winner)}</b></p>"
-    return f"<div><p>{bar}<b>{esc(sweep.id)}</b> {'<br>'.join([first, *others])}</p>{notes}{table}</div>"
+    name = f"<b>{esc(sweep.id)}</b>"
+    if page:
+        name = f'<a href="{esc(page)}" target="_blank" rel="noopener">{name}</a>'
+    return f"<div><p>{bar}{name} {'<br>'.join([first, *others])}</p>{notes}{table}</div>"
 
 
 def _trace_title(trial: int, trace: str) -> str:

@@ -148,7 +148,9 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
     made.time.tick(running=True)
     try:
         try:
-            display = make_display(run.verbose != 0 and not watch.shows, handle._explain)
+            display = make_display(
+                run.verbose != 0 and not watch.shows, handle._explain, handle._client.page_of(handle.id)
+            )
             watch.begin()
             for update in handle._watch(watch.wants_reports, None, _Cancel()):
                 display.update(update)
