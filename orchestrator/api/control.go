@@ -47,6 +47,8 @@ type Control interface {
 	// Changes returns the sweep's trials that changed after version since (0: all; JustVersion: none), the new version,
 	// and a channel that is closed at the next change of the sweep or of one of its trials.
 	Changes(sweep string, since uint64) (trials []*outbidv1.Trial, version uint64, next <-chan struct{}, err error)
+	// EachChange calls f for each trial that Changes would return, without the field config, which is faster.
+	EachChange(sweep string, since uint64, f func(*outbidv1.Trial)) (version uint64, next <-chan struct{}, err error)
 	// Reports calls f for every report of the sweep, or of one trial, oldest first.
 	Reports(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
 	// ReportsAfter skips the sweep's first n reports and calls f for the others, oldest first.

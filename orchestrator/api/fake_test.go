@@ -308,6 +308,14 @@ func (c *fakeControl) Changes(id string, since uint64) ([]*outbidv1.Trial, uint6
 	return changed, s.version, s.next, nil
 }
 
+func (c *fakeControl) EachChange(id string, since uint64, f func(*outbidv1.Trial)) (uint64, <-chan struct{}, error) {
+	trials, version, next, err := c.Changes(id, since)
+	for _, t := range trials {
+		f(t)
+	}
+	return version, next, err
+}
+
 func (c *fakeControl) Reports(
 	_ context.Context, id string, trial *int32, f func(int32, *outbidv1.Report) error,
 ) error {

@@ -37,7 +37,7 @@ func (l *Loop) Deleted() []state.Deleted { return l.view.Load().Deleted() }
 
 // Trials returns at most n trials of a sweep by number, beginning with number from.
 func (l *Loop) Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error) {
-	return l.trials(sweep, func(s *state.PublishedSweep) []*state.Trial {
+	return trialViews(l.view.Load(), sweep, func(s *state.PublishedSweep) []*state.Trial {
 		from := min(max(0, int(from)), s.Len())
 		var chosen []*state.Trial
 		for i := from; i < min(s.Len(), from+n); i++ {
@@ -49,14 +49,14 @@ func (l *Loop) Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error
 
 // BestTrials returns at most n trials by metric, best first, after offset others.
 func (l *Loop) BestTrials(sweep string, n, offset int) ([]*outbidv1.Trial, error) {
-	return l.trials(sweep, func(s *state.PublishedSweep) []*state.Trial {
+	return trialViews(l.view.Load(), sweep, func(s *state.PublishedSweep) []*state.Trial {
 		all := l.best(s)
 		return all[min(len(all), offset):min(len(all), offset+n)]
 	})
 }
 
-func (l *Loop) trials(sweep string, choose func(*state.PublishedSweep) []*state.Trial) ([]*outbidv1.Trial, error) {
-	v := l.view.Load()
+// trialViews returns the chosen trials of a sweep as users see them.
+func trialViews(v *view, sweep string, choose func(*state.PublishedSweep) []*state.Trial) ([]*outbidv1.Trial, error) {
 	s, err := v.Sweep(sweep)
 	if err != nil {
 		return nil, err
@@ -107,6 +107,20 @@ func (l *Loop) Changes(sweep string, since uint64) (trials []*outbidv1.Trial, ve
 		trials = append(trials, s.TrialView(v.Time, s.At(n)))
 	}
 	return trials, s.Sweep().Version, s.Changed(), nil
+}
+
+// EachChange calls f for each of the sweep's trials that changed after version since (0: all), without the field
+// config. It returns the new version, and a channel that is closed at the next change.
+func (l *Loop) EachChange(sweep string, since uint64, f func(*outbidv1.Trial)) (version uint64, next <-chan struct{}, err error) {
+	v := l.view.Load()
+	s, err := v.Sweep(sweep)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, n := range s.ChangedSince(since) {
+		f(s.TrialSummary(v.Time, s.At(n)))
+	}
+	return s.Sweep().Version, s.Changed(), nil
 }
 
 // Superseded returns a function that reports whether a report of the sweep was made before its trial restarted from

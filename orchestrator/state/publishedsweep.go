@@ -112,3 +112,8 @@ func (p *PublishedSweep) View(at time.Time) *outbidv1.Sweep { return p.sweep.vie
 func (p *PublishedSweep) TrialView(at time.Time, t *Trial) *outbidv1.Trial {
 	return p.sweep.trialView(at, t)
 }
+
+// TrialSummary returns a trial as users see it at a time, without the field config; config_json is there.
+func (p *PublishedSweep) TrialSummary(at time.Time, t *Trial) *outbidv1.Trial {
+	return trialSummary(&p.sweep, at, t)
+}

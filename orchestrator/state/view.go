@@ -71,8 +71,14 @@ func (l *Lease) DeviceSeconds(now time.Time) float64 {
 func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial { return s.trialView(st.Time, t) }
 
 func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
-	v := t.record(s.ID)
+	v := trialSummary(s, at, t)
 	v.Config = configStruct(t.Config)
+	return v
+}
+
+// trialSummary returns the trial's view without its config as a message, which takes most of the time.
+func trialSummary(s *Sweep, at time.Time, t *Trial) *outbidv1.Trial {
+	v := t.record(s.ID)
 	if s.heldUp(t) {
 		v.State = trialPaused
 	}
