@@ -5,14 +5,18 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // encoded is a message in its wire format. It is encoded once and sent to every client that watches the same sweep.
-type encoded struct{ data []byte }
+type encoded struct {
+	data []byte
+	kind protoreflect.MessageType
+}
 
 func encode(m protobuf.Message) (*encoded, error) {
 	data, err := protobuf.Marshal(m)
-	return &encoded{data}, err
+	return &encoded{data, m.ProtoReflect().Type()}, err
 }
 
 // wireCodec is gRPC's proto codec, except that it sends encoded messages as they are.

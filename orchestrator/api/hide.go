@@ -5,8 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // hiddenValue replaces the value of a variable.
@@ -22,8 +20,8 @@ func hideEnv(m proto.Message) proto.Message {
 // hideEnvSent does the same for a message of a stream, which may already be encoded.
 func hideEnvSent(m any) (any, error) {
 	switch m := m.(type) {
-	case *encoded: // only WatchSweep sends encoded messages
-		decoded := &outbidv1.WatchSweepResponse{}
+	case *encoded:
+		decoded := m.kind.New().Interface()
 		if err := proto.Unmarshal(m.data, decoded); err != nil {
 			return nil, fmt.Errorf("hide variables: %w", err)
 		}

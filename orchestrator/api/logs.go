@@ -34,6 +34,9 @@ func (s *logService) StreamLogs(
 	if req.GetTail() < 0 {
 		return fieldError("tail", "%d is below 0; leave it out for all lines", req.GetTail())
 	}
+	if req.GetContains() != "" && req.GetFollow() {
+		return fieldError("contains", "cannot be combined with follow")
+	}
 	sweep, err := s.sweep(req.GetSweep())
 	if err != nil {
 		return err
@@ -72,6 +75,13 @@ func (s *logService) StreamLogs(
 func (s *logService) pastLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
+	if req.GetContains() != "" {
+		found := &foundLines{text: strings.ToLower(req.GetContains()), most: int(req.GetTail()), send: send}
+		if err := s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, 0, false, attempts{}.eachLine(found.take)); err != nil {
+			return err
+		}
+		return found.flush()
+	}
 	if req.GetTail() == 0 {
 		return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, 0, false, attempts{}.eachLine(send))
 	}

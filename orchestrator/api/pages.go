@@ -22,6 +22,7 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 	mux := http.NewServeMux()
 	mux.Handle("/", gateway)
 	mux.HandleFunc("GET /v1/sweeps/{sweep}/trials/{trial}/checkpoint", rawCheckpoint(client, gateway))
+	mux.HandleFunc("GET /v1/sweeps/{sweep}/columns", rawColumns(client, gateway))
 	mux.HandleFunc("POST /v1/sweeps", yamlSpec(gateway, outbidv1.OutbidService_SubmitSweep_FullMethodName, submitFile(client)))
 	mux.HandleFunc("POST /v1/sweeps:preview", yamlSpec(gateway, outbidv1.OutbidService_PreviewSweep_FullMethodName, previewFile(client)))
 	mux.Handle("GET /{$}", dashboard.ForBrowsers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -18,7 +18,7 @@ import (
 
 // whoMayCall maps each method to the permission that it requires.
 var whoMayCall = map[string]access{
-	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ListTrials": read, "GetTrial": read,
+	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ReadColumns": read, "ListTrials": read, "GetTrial": read,
 	"ListReports": read, "StreamLogs": readContent, "GetCheckpoint": readContent, "GetSoup": readContent, "ListNodes": read, "GetRound": read, "ListRounds": read,
 	"GetPrices": read, "GetTenant": read, "ListTenants": read,
 

@@ -41,7 +41,7 @@ func newService(cfg Config, blobs *blobBook, bound *throttle) *service {
 		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
 	}
 	s.sweepService = sweepService{
-		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control),
+		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control), tables: &trialTables{},
 		secrets: &s.secretService, tenants: &s.tenantService, throttle: bound, alone: cfg.Alone,
 		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	}
@@ -89,6 +89,7 @@ type sweepService struct {
 	logger  *slog.Logger
 	blobs   *blobBook
 	feeds   *feeds
+	tables  *trialTables
 	secrets *secretService
 	tenants *tenantService
 	// throttle limits the sweeps that each tenant submits in a minute.

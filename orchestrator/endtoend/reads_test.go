@@ -45,6 +45,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 			_, best := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: e.id, Order: "best"})
 			return errors.Join(numbered, best)
 		},
+		"ReadColumns": func(ctx context.Context, e *entry) error {
+			r, err := s.ReadColumns(ctx, &outbidv1.ReadColumnsRequest{Sweep: e.id})
+			return drain(r, err, nil)
+		},
 		"GetTrial":      s.readTrial,
 		"GetCheckpoint": s.readCheckpoint,
 		"GetSoup": func(ctx context.Context, e *entry) error {

@@ -26,6 +26,66 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// TrialColumnKind is what a column of trials holds.
+type TrialColumnKind int32
+
+const (
+	TrialColumnKind_TRIAL_COLUMN_KIND_UNSPECIFIED TrialColumnKind = 0
+	// state, reason, step, until_step, best or best_step, as in Trial.
+	TrialColumnKind_TRIAL_COLUMN_KIND_TRIAL TrialColumnKind = 1
+	// A metric of the newest report.
+	TrialColumnKind_TRIAL_COLUMN_KIND_METRIC TrialColumnKind = 2
+	// A parameter of the configuration; those in groups have names such as "group.name".
+	TrialColumnKind_TRIAL_COLUMN_KIND_PARAMETER TrialColumnKind = 3
+	// A value that the training code noted, as JSON.
+	TrialColumnKind_TRIAL_COLUMN_KIND_ATTRIBUTE TrialColumnKind = 4
+)
+
+// Enum value maps for TrialColumnKind.
+var (
+	TrialColumnKind_name = map[int32]string{
+		0: "TRIAL_COLUMN_KIND_UNSPECIFIED",
+		1: "TRIAL_COLUMN_KIND_TRIAL",
+		2: "TRIAL_COLUMN_KIND_METRIC",
+		3: "TRIAL_COLUMN_KIND_PARAMETER",
+		4: "TRIAL_COLUMN_KIND_ATTRIBUTE",
+	}
+	TrialColumnKind_value = map[string]int32{
+		"TRIAL_COLUMN_KIND_UNSPECIFIED": 0,
+		"TRIAL_COLUMN_KIND_TRIAL":       1,
+		"TRIAL_COLUMN_KIND_METRIC":      2,
+		"TRIAL_COLUMN_KIND_PARAMETER":   3,
+		"TRIAL_COLUMN_KIND_ATTRIBUTE":   4,
+	}
+)
+
+func (x TrialColumnKind) Enum() *TrialColumnKind {
+	p := new(TrialColumnKind)
+	*p = x
+	return p
+}
+
+func (x TrialColumnKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrialColumnKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_outbid_v1_service_proto_enumTypes[0].Descriptor()
+}
+
+func (TrialColumnKind) Type() protoreflect.EnumType {
+	return &file_outbid_v1_service_proto_enumTypes[0]
+}
+
+func (x TrialColumnKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrialColumnKind.Descriptor instead.
+func (TrialColumnKind) EnumDescriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
 // SweepCommand is a command of ControlSweep.
 type SweepCommand int32
 
@@ -66,11 +126,11 @@ func (x SweepCommand) String() string {
 }
 
 func (SweepCommand) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_service_proto_enumTypes[0].Descriptor()
+	return file_outbid_v1_service_proto_enumTypes[1].Descriptor()
 }
 
 func (SweepCommand) Type() protoreflect.EnumType {
-	return &file_outbid_v1_service_proto_enumTypes[0]
+	return &file_outbid_v1_service_proto_enumTypes[1]
 }
 
 func (x SweepCommand) Number() protoreflect.EnumNumber {
@@ -79,7 +139,7 @@ func (x SweepCommand) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SweepCommand.Descriptor instead.
 func (SweepCommand) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
 }
 
 // Secret describes a secret of a tenant, without its value.
@@ -2553,6 +2613,248 @@ func (x *WatchSweepRequest) GetReports() bool {
 	return false
 }
 
+// ReadColumnsRequest is the request of ReadColumns.
+type ReadColumnsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The version of an earlier answer: only trials that changed after it are sent, if the server still knows it.
+	Since string `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Send changes until the sweep ends.
+	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadColumnsRequest) Reset() {
+	*x = ReadColumnsRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadColumnsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadColumnsRequest) ProtoMessage() {}
+
+func (x *ReadColumnsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadColumnsRequest.ProtoReflect.Descriptor instead.
+func (*ReadColumnsRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReadColumnsRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ReadColumnsRequest) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
+}
+
+func (x *ReadColumnsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// ReadColumnsResponse is a piece of the answer of ReadColumns: rows of trials.
+type ReadColumnsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set in the last piece of a state of the sweep, for since.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The rows that were received before are void: the trials follow from the first one.
+	Whole bool `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	// Set in the first piece of a state of the sweep.
+	Sweep *Sweep `protobuf:"bytes,3,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The numbers of the trials, as 32-bit integers, little-endian.
+	Numbers []byte `protobuf:"bytes,4,opt,name=numbers,proto3" json:"numbers,omitempty"`
+	// Each has a value for each of the numbers.
+	Columns       []*TrialColumn `protobuf:"bytes,5,rep,name=columns,proto3" json:"columns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadColumnsResponse) Reset() {
+	*x = ReadColumnsResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadColumnsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadColumnsResponse) ProtoMessage() {}
+
+func (x *ReadColumnsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadColumnsResponse.ProtoReflect.Descriptor instead.
+func (*ReadColumnsResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReadColumnsResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ReadColumnsResponse) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *ReadColumnsResponse) GetSweep() *Sweep {
+	if x != nil {
+		return x.Sweep
+	}
+	return nil
+}
+
+func (x *ReadColumnsResponse) GetNumbers() []byte {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
+func (x *ReadColumnsResponse) GetColumns() []*TrialColumn {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+// TrialColumn has a value of each of several trials.
+type TrialColumn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  TrialColumnKind        `protobuf:"varint,1,opt,name=kind,proto3,enum=outbid.v1.TrialColumnKind" json:"kind,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What values holds, little-endian, in the smallest type that is exact: "f64", "f32", "i32", "i16", "i8" or "u8". NaN
+	// stands for no number, or for a trial that has a text.
+	Type   string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Values []byte `protobuf:"bytes,4,opt,name=values,proto3" json:"values,omitempty"`
+	// Texts, of which text has an index for each trial, of the type text_type; 0 for none, 1 for the first. All are empty
+	// for a column of numbers. Values that are neither numbers nor texts are JSON.
+	Words         []string `protobuf:"bytes,5,rep,name=words,proto3" json:"words,omitempty"`
+	Text          []byte   `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	TextType      string   `protobuf:"bytes,7,opt,name=text_type,json=textType,proto3" json:"text_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialColumn) Reset() {
+	*x = TrialColumn{}
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialColumn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialColumn) ProtoMessage() {}
+
+func (x *TrialColumn) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialColumn.ProtoReflect.Descriptor instead.
+func (*TrialColumn) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *TrialColumn) GetKind() TrialColumnKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TrialColumnKind_TRIAL_COLUMN_KIND_UNSPECIFIED
+}
+
+func (x *TrialColumn) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TrialColumn) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TrialColumn) GetValues() []byte {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *TrialColumn) GetWords() []string {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+func (x *TrialColumn) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *TrialColumn) GetTextType() string {
+	if x != nil {
+		return x.TextType
+	}
+	return ""
+}
+
 // WatchSweepResponse is one update of WatchSweep: at most ten per second; the first contains every trial.
 type WatchSweepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2565,7 +2867,7 @@ type WatchSweepResponse struct {
 
 func (x *WatchSweepResponse) Reset() {
 	*x = WatchSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2879,7 @@ func (x *WatchSweepResponse) String() string {
 func (*WatchSweepResponse) ProtoMessage() {}
 
 func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2892,7 @@ func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepResponse.ProtoReflect.Descriptor instead.
 func (*WatchSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchSweepResponse) GetSweep() *Sweep {
@@ -2625,7 +2927,7 @@ type ControlSweepRequest struct {
 
 func (x *ControlSweepRequest) Reset() {
 	*x = ControlSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2939,7 @@ func (x *ControlSweepRequest) String() string {
 func (*ControlSweepRequest) ProtoMessage() {}
 
 func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2952,7 @@ func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepRequest.ProtoReflect.Descriptor instead.
 func (*ControlSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ControlSweepRequest) GetSweep() string {
@@ -2679,7 +2981,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +2993,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2704,7 +3006,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -2733,7 +3035,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +3047,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +3060,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -2785,7 +3087,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3099,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3112,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -2840,7 +3142,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +3154,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +3167,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2922,7 +3224,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3236,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3249,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2978,7 +3280,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3292,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3305,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -3036,14 +3338,16 @@ type StreamLogsRequest struct {
 	// Wait for more until the sweep, or the trial, ends.
 	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Only the last n lines; 0 for all.
-	Tail          int32 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	Tail int32 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	// Only lines that contain this text, in upper or lower case; tail counts these lines. Not with follow.
+	Contains      string `protobuf:"bytes,5,opt,name=contains,proto3" json:"contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3359,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3372,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -3099,6 +3403,13 @@ func (x *StreamLogsRequest) GetTail() int32 {
 	return 0
 }
 
+func (x *StreamLogsRequest) GetContains() string {
+	if x != nil {
+		return x.Contains
+	}
+	return ""
+}
+
 // StreamLogsResponse is a line of a log.
 type StreamLogsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3113,7 +3424,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +3436,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3449,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -3185,7 +3496,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3508,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3521,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -3223,7 +3534,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3546,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3559,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3274,7 +3585,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3597,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3610,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -3355,7 +3666,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3678,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3691,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -3407,7 +3718,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3730,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3743,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -3453,7 +3764,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3776,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3789,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -3503,7 +3814,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3826,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3839,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -3570,7 +3881,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3893,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3906,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -3625,7 +3936,7 @@ type PutSoupRequest struct {
 
 func (x *PutSoupRequest) Reset() {
 	*x = PutSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3948,7 @@ func (x *PutSoupRequest) String() string {
 func (*PutSoupRequest) ProtoMessage() {}
 
 func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3961,7 @@ func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
 func (*PutSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PutSoupRequest) GetSweep() string {
@@ -3684,7 +3995,7 @@ type PutSoupResponse struct {
 
 func (x *PutSoupResponse) Reset() {
 	*x = PutSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3696,7 +4007,7 @@ func (x *PutSoupResponse) String() string {
 func (*PutSoupResponse) ProtoMessage() {}
 
 func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +4020,7 @@ func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
 func (*PutSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PutSoupResponse) GetSoup() *Soup {
@@ -3731,7 +4042,7 @@ type GetSoupRequest struct {
 
 func (x *GetSoupRequest) Reset() {
 	*x = GetSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +4054,7 @@ func (x *GetSoupRequest) String() string {
 func (*GetSoupRequest) ProtoMessage() {}
 
 func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +4067,7 @@ func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
 func (*GetSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetSoupRequest) GetSweep() string {
@@ -3784,7 +4095,7 @@ type GetSoupResponse struct {
 
 func (x *GetSoupResponse) Reset() {
 	*x = GetSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +4107,7 @@ func (x *GetSoupResponse) String() string {
 func (*GetSoupResponse) ProtoMessage() {}
 
 func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +4120,7 @@ func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
 func (*GetSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetSoupResponse) GetSoup() *Soup {
@@ -3837,7 +4148,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4160,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4173,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -3894,7 +4205,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4217,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4230,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -3960,7 +4271,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4283,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4296,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -4042,7 +4353,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4365,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4378,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -4095,7 +4406,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4418,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4431,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -4140,7 +4451,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4463,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4476,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -4186,7 +4497,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +4509,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +4522,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetServerInfoRequest) GetThorough() bool {
@@ -4242,7 +4553,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4254,7 +4565,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4267,7 +4578,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -4357,7 +4668,7 @@ type Caller struct {
 
 func (x *Caller) Reset() {
 	*x = Caller{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4680,7 @@ func (x *Caller) String() string {
 func (*Caller) ProtoMessage() {}
 
 func (x *Caller) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4693,7 @@ func (x *Caller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caller.ProtoReflect.Descriptor instead.
 func (*Caller) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Caller) GetName() string {
@@ -4427,7 +4738,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4439,7 +4750,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4452,7 +4763,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Check) GetName() string {
@@ -4494,7 +4805,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4506,7 +4817,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4519,7 +4830,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -4539,7 +4850,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4862,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4875,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -4589,7 +4900,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4601,7 +4912,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4614,7 +4925,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -4648,7 +4959,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4971,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4984,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -4701,7 +5012,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4713,7 +5024,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4726,7 +5037,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -4797,7 +5108,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4809,7 +5120,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4822,7 +5133,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Decision) GetKind() string {
@@ -4887,7 +5198,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4899,7 +5210,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4912,7 +5223,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -4940,7 +5251,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5263,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5276,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -4996,7 +5307,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5008,7 +5319,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5021,7 +5332,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -5062,7 +5373,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5074,7 +5385,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5087,7 +5398,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -5135,7 +5446,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5458,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5471,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -5179,7 +5490,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5191,7 +5502,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5204,7 +5515,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -5414,7 +5725,25 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"superseded\"C\n" +
 	"\x11WatchSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x18\n" +
-	"\areports\x18\x02 \x01(\bR\areports\"\x98\x01\n" +
+	"\areports\x18\x02 \x01(\bR\areports\"X\n" +
+	"\x12ReadColumnsRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\tR\x05since\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xb9\x01\n" +
+	"\x13ReadColumnsResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
+	"\x05whole\x18\x02 \x01(\bR\x05whole\x12&\n" +
+	"\x05sweep\x18\x03 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\x12\x18\n" +
+	"\anumbers\x18\x04 \x01(\fR\anumbers\x120\n" +
+	"\acolumns\x18\x05 \x03(\v2\x16.outbid.v1.TrialColumnR\acolumns\"\xc4\x01\n" +
+	"\vTrialColumn\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.outbid.v1.TrialColumnKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x16\n" +
+	"\x06values\x18\x04 \x01(\fR\x06values\x12\x14\n" +
+	"\x05words\x18\x05 \x03(\tR\x05words\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\fR\x04text\x12\x1b\n" +
+	"\ttext_type\x18\a \x01(\tR\btextType\"\x98\x01\n" +
 	"\x12WatchSweepResponse\x12&\n" +
 	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\x12(\n" +
 	"\x06trials\x18\x02 \x03(\v2\x10.outbid.v1.TrialR\x06trials\x120\n" +
@@ -5450,12 +5779,13 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\fTrainedAgain\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x1b\n" +
 	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"z\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\x96\x01\n" +
 	"\x11StreamLogsRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x19\n" +
 	"\x05trial\x18\x02 \x01(\x05H\x00R\x05trial\x88\x01\x01\x12\x16\n" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x12\n" +
-	"\x04tail\x18\x04 \x01(\x05R\x04tailB\b\n" +
+	"\x04tail\x18\x04 \x01(\x05R\x04tail\x12\x1a\n" +
+	"\bcontains\x18\x05 \x01(\tR\bcontainsB\b\n" +
 	"\x06_trial\"\x9a\x01\n" +
 	"\x12StreamLogsResponse\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
@@ -5597,12 +5927,18 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\")\n" +
 	"\x13RemoveWorkerRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\x16\n" +
-	"\x14RemoveWorkerResponse*x\n" +
+	"\x14RemoveWorkerResponse*\xb1\x01\n" +
+	"\x0fTrialColumnKind\x12!\n" +
+	"\x1dTRIAL_COLUMN_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17TRIAL_COLUMN_KIND_TRIAL\x10\x01\x12\x1c\n" +
+	"\x18TRIAL_COLUMN_KIND_METRIC\x10\x02\x12\x1f\n" +
+	"\x1bTRIAL_COLUMN_KIND_PARAMETER\x10\x03\x12\x1f\n" +
+	"\x1bTRIAL_COLUMN_KIND_ATTRIBUTE\x10\x04*x\n" +
 	"\fSweepCommand\x12\x1d\n" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\x9e\x14\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xee\x14\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -5614,7 +5950,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\bGetTrial\x12\x1a.outbid.v1.GetTrialRequest\x1a\x1b.outbid.v1.GetTrialResponse\x12N\n" +
 	"\vListReports\x12\x1d.outbid.v1.ListReportsRequest\x1a\x1e.outbid.v1.ListReportsResponse0\x01\x12K\n" +
 	"\n" +
-	"WatchSweep\x12\x1c.outbid.v1.WatchSweepRequest\x1a\x1d.outbid.v1.WatchSweepResponse0\x01\x12O\n" +
+	"WatchSweep\x12\x1c.outbid.v1.WatchSweepRequest\x1a\x1d.outbid.v1.WatchSweepResponse0\x01\x12N\n" +
+	"\vReadColumns\x12\x1d.outbid.v1.ReadColumnsRequest\x1a\x1e.outbid.v1.ReadColumnsResponse0\x01\x12O\n" +
 	"\fControlSweep\x12\x1e.outbid.v1.ControlSweepRequest\x1a\x1f.outbid.v1.ControlSweepResponse\x12L\n" +
 	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12L\n" +
 	"\vDeleteSweep\x12\x1d.outbid.v1.DeleteSweepRequest\x1a\x1e.outbid.v1.DeleteSweepResponse\x12K\n" +
@@ -5658,286 +5995,295 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_service_proto_rawDescData
 }
 
-var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_outbid_v1_service_proto_goTypes = []any{
-	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
-	(*Secret)(nil),                 // 1: outbid.v1.Secret
-	(*SetSecretRequest)(nil),       // 2: outbid.v1.SetSecretRequest
-	(*SetSecretResponse)(nil),      // 3: outbid.v1.SetSecretResponse
-	(*ListSecretsRequest)(nil),     // 4: outbid.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),    // 5: outbid.v1.ListSecretsResponse
-	(*DeleteSecretRequest)(nil),    // 6: outbid.v1.DeleteSecretRequest
-	(*DeleteSecretResponse)(nil),   // 7: outbid.v1.DeleteSecretResponse
-	(*GetPricesRequest)(nil),       // 8: outbid.v1.GetPricesRequest
-	(*GetPricesResponse)(nil),      // 9: outbid.v1.GetPricesResponse
-	(*Sweep)(nil),                  // 10: outbid.v1.Sweep
-	(*SweepNote)(nil),              // 11: outbid.v1.SweepNote
-	(*TrialCounts)(nil),            // 12: outbid.v1.TrialCounts
-	(*Trial)(nil),                  // 13: outbid.v1.Trial
-	(*TrialRound)(nil),             // 14: outbid.v1.TrialRound
-	(*TrialFork)(nil),              // 15: outbid.v1.TrialFork
-	(*TrialMerge)(nil),             // 16: outbid.v1.TrialMerge
-	(*TrialLease)(nil),             // 17: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 18: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 19: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 20: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 21: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 22: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 23: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 24: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 25: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 26: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 27: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 28: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 29: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 30: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 31: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 32: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 33: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 34: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),     // 35: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 36: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 37: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 38: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 39: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 40: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 41: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 42: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 43: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 44: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 45: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 46: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 47: outbid.v1.Node
-	(*DeviceUse)(nil),              // 48: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 49: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 50: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 51: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 52: outbid.v1.GetCheckpointResponse
-	(*PutSoupRequest)(nil),         // 53: outbid.v1.PutSoupRequest
-	(*PutSoupResponse)(nil),        // 54: outbid.v1.PutSoupResponse
-	(*GetSoupRequest)(nil),         // 55: outbid.v1.GetSoupRequest
-	(*GetSoupResponse)(nil),        // 56: outbid.v1.GetSoupResponse
-	(*AskTrialRequest)(nil),        // 57: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 58: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 59: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 60: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 61: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 62: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 63: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 64: outbid.v1.GetServerInfoResponse
-	(*Caller)(nil),                 // 65: outbid.v1.Caller
-	(*Check)(nil),                  // 66: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 67: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 68: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 69: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 70: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 71: outbid.v1.Round
-	(*Decision)(nil),               // 72: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 73: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 74: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 75: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 76: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 77: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 78: outbid.v1.RemoveWorkerResponse
-	nil,                            // 79: outbid.v1.Trial.AttributesEntry
-	nil,                            // 80: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 81: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 82: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 83: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 84: outbid.v1.SweepSpec
-	(SweepState)(0),                // 85: outbid.v1.SweepState
-	(*Outlook)(nil),                // 86: outbid.v1.Outlook
-	(*Fairness)(nil),               // 87: outbid.v1.Fairness
-	(*Soup)(nil),                   // 88: outbid.v1.Soup
-	(*Admission)(nil),              // 89: outbid.v1.Admission
-	(TrialState)(0),                // 90: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 91: google.protobuf.Struct
-	(*Report)(nil),                 // 92: outbid.v1.Report
-	(*Checkpoint)(nil),             // 93: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 94: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 95: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 96: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 97: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 98: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 99: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 100: outbid.v1.Batch
-	(*Auction)(nil),                // 101: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 102: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 103: google.protobuf.Duration
-	(*Parameter)(nil),              // 104: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 105: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 106: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 107: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 108: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 109: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 110: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 111: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 112: outbid.v1.RemoveTenantResponse
+	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
+	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
+	(*Secret)(nil),                 // 2: outbid.v1.Secret
+	(*SetSecretRequest)(nil),       // 3: outbid.v1.SetSecretRequest
+	(*SetSecretResponse)(nil),      // 4: outbid.v1.SetSecretResponse
+	(*ListSecretsRequest)(nil),     // 5: outbid.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),    // 6: outbid.v1.ListSecretsResponse
+	(*DeleteSecretRequest)(nil),    // 7: outbid.v1.DeleteSecretRequest
+	(*DeleteSecretResponse)(nil),   // 8: outbid.v1.DeleteSecretResponse
+	(*GetPricesRequest)(nil),       // 9: outbid.v1.GetPricesRequest
+	(*GetPricesResponse)(nil),      // 10: outbid.v1.GetPricesResponse
+	(*Sweep)(nil),                  // 11: outbid.v1.Sweep
+	(*SweepNote)(nil),              // 12: outbid.v1.SweepNote
+	(*TrialCounts)(nil),            // 13: outbid.v1.TrialCounts
+	(*Trial)(nil),                  // 14: outbid.v1.Trial
+	(*TrialRound)(nil),             // 15: outbid.v1.TrialRound
+	(*TrialFork)(nil),              // 16: outbid.v1.TrialFork
+	(*TrialMerge)(nil),             // 17: outbid.v1.TrialMerge
+	(*TrialLease)(nil),             // 18: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 19: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 20: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 21: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 22: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 23: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 24: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 25: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 26: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 27: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 28: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 29: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 30: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 31: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 32: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 33: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 34: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 35: outbid.v1.WatchSweepRequest
+	(*ReadColumnsRequest)(nil),     // 36: outbid.v1.ReadColumnsRequest
+	(*ReadColumnsResponse)(nil),    // 37: outbid.v1.ReadColumnsResponse
+	(*TrialColumn)(nil),            // 38: outbid.v1.TrialColumn
+	(*WatchSweepResponse)(nil),     // 39: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 40: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 41: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 42: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 43: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 44: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 45: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 46: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 47: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 48: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 49: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 50: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 51: outbid.v1.Node
+	(*DeviceUse)(nil),              // 52: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 53: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 54: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 55: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 56: outbid.v1.GetCheckpointResponse
+	(*PutSoupRequest)(nil),         // 57: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 58: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 59: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 60: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 61: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 62: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 63: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 64: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 65: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 66: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 67: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 68: outbid.v1.GetServerInfoResponse
+	(*Caller)(nil),                 // 69: outbid.v1.Caller
+	(*Check)(nil),                  // 70: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 71: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 72: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 73: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 74: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 75: outbid.v1.Round
+	(*Decision)(nil),               // 76: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 77: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 78: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 79: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 80: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 81: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 82: outbid.v1.RemoveWorkerResponse
+	nil,                            // 83: outbid.v1.Trial.AttributesEntry
+	nil,                            // 84: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 85: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 86: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 87: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 88: outbid.v1.SweepSpec
+	(SweepState)(0),                // 89: outbid.v1.SweepState
+	(*Outlook)(nil),                // 90: outbid.v1.Outlook
+	(*Fairness)(nil),               // 91: outbid.v1.Fairness
+	(*Soup)(nil),                   // 92: outbid.v1.Soup
+	(*Admission)(nil),              // 93: outbid.v1.Admission
+	(TrialState)(0),                // 94: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 95: google.protobuf.Struct
+	(*Report)(nil),                 // 96: outbid.v1.Report
+	(*Checkpoint)(nil),             // 97: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 98: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 99: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 100: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 101: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 102: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 103: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 104: outbid.v1.Batch
+	(*Auction)(nil),                // 105: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 106: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 107: google.protobuf.Duration
+	(*Parameter)(nil),              // 108: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 109: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 110: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 111: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 112: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 113: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 114: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 115: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 116: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	82,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
-	1,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
-	1,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	83,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	84,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	85,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	82,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	82,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
-	12,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	13,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
-	11,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	86,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	87,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	88,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	89,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	82,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	90,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	91,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	92,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	82,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	82,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	93,  // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	17,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	14,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	16,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	79,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	82,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	82,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	15,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	18,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	82,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	82,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	15,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	94,  // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	18,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	82,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	82,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	84,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	10,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	84,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	86,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	91,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	10,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	10,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	13,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	13,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	33,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	92,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	10,  // 48: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	13,  // 49: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	33,  // 50: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,   // 51: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	82,  // 52: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	10,  // 53: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	80,  // 54: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	95,  // 55: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	10,  // 56: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	42,  // 57: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	82,  // 58: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	47,  // 59: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	96,  // 60: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	97,  // 61: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	82,  // 62: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	48,  // 63: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	98,  // 64: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	99,  // 65: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	93,  // 66: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	88,  // 67: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	88,  // 68: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	88,  // 69: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	13,  // 70: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	92,  // 71: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	13,  // 72: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	100, // 73: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	82,  // 74: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	66,  // 75: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	81,  // 76: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	65,  // 77: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	71,  // 78: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	71,  // 79: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	82,  // 80: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	101, // 81: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	72,  // 82: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	102, // 83: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	82,  // 84: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	103, // 85: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	82,  // 86: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	82,  // 87: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	104, // 88: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	19,  // 89: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	21,  // 90: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	23,  // 91: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	25,  // 92: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	27,  // 93: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	29,  // 94: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	31,  // 95: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	34,  // 96: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	36,  // 97: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	40,  // 98: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	37,  // 99: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	43,  // 100: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	45,  // 101: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	49,  // 102: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	51,  // 103: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	53,  // 104: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	55,  // 105: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	57,  // 106: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	59,  // 107: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	61,  // 108: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	67,  // 109: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	69,  // 110: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	73,  // 111: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	75,  // 112: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	77,  // 113: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	105, // 114: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	106, // 115: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	107, // 116: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	108, // 117: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	2,   // 118: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	4,   // 119: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	6,   // 120: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	8,   // 121: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	63,  // 122: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	20,  // 123: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	22,  // 124: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	24,  // 125: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	26,  // 126: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	28,  // 127: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	30,  // 128: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	32,  // 129: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	35,  // 130: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 131: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	41,  // 132: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	38,  // 133: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	44,  // 134: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	46,  // 135: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	50,  // 136: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	52,  // 137: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	54,  // 138: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	56,  // 139: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	58,  // 140: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	60,  // 141: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	62,  // 142: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	68,  // 143: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	70,  // 144: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	74,  // 145: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	76,  // 146: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	78,  // 147: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	109, // 148: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	110, // 149: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	111, // 150: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	112, // 151: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	3,   // 152: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	5,   // 153: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	7,   // 154: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	9,   // 155: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	64,  // 156: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	123, // [123:157] is the sub-list for method output_type
-	89,  // [89:123] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	86,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	2,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
+	2,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
+	87,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	88,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	89,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	86,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	86,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	13,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
+	14,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	12,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
+	90,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	91,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	92,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	93,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	86,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	94,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	95,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	96,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	86,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	86,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	97,  // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	18,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	15,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	17,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	83,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	86,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	86,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	16,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	19,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	86,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	86,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	16,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	98,  // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	19,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	86,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	86,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	88,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	11,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	88,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	90,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	95,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	11,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	11,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	14,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	14,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	34,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	96,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	11,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
+	38,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
+	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
+	11,  // 51: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	14,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	34,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	86,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	11,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	84,  // 57: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	99,  // 58: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	11,  // 59: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	46,  // 60: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	86,  // 61: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	51,  // 62: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	100, // 63: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	101, // 64: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	86,  // 65: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	52,  // 66: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	102, // 67: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	103, // 68: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	97,  // 69: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	92,  // 70: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	92,  // 71: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	92,  // 72: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	14,  // 73: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	96,  // 74: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	14,  // 75: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	104, // 76: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	86,  // 77: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	70,  // 78: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	85,  // 79: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	69,  // 80: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	75,  // 81: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	75,  // 82: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	86,  // 83: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	105, // 84: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	76,  // 85: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	106, // 86: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	86,  // 87: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	107, // 88: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	86,  // 89: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	86,  // 90: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	108, // 91: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	20,  // 92: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	22,  // 93: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	24,  // 94: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	26,  // 95: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	28,  // 96: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	30,  // 97: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	32,  // 98: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	35,  // 99: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	36,  // 100: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	40,  // 101: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	44,  // 102: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	41,  // 103: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	47,  // 104: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	49,  // 105: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	53,  // 106: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	55,  // 107: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	57,  // 108: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	59,  // 109: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	61,  // 110: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	63,  // 111: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	65,  // 112: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	71,  // 113: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	73,  // 114: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	77,  // 115: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	79,  // 116: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	81,  // 117: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	109, // 118: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	110, // 119: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	111, // 120: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	112, // 121: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	3,   // 122: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	5,   // 123: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	7,   // 124: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	9,   // 125: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	67,  // 126: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	21,  // 127: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	23,  // 128: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	25,  // 129: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	27,  // 130: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	29,  // 131: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	31,  // 132: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	33,  // 133: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	39,  // 134: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	37,  // 135: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	43,  // 136: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	45,  // 137: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	42,  // 138: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	48,  // 139: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	50,  // 140: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	54,  // 141: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	56,  // 142: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	58,  // 143: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	60,  // 144: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	62,  // 145: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	64,  // 146: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	66,  // 147: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	72,  // 148: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	74,  // 149: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	78,  // 150: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	80,  // 151: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	82,  // 152: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	113, // 153: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	114, // 154: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	115, // 155: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	116, // 156: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	4,   // 157: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	6,   // 158: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	8,   // 159: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	10,  // 160: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	68,  // 161: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	127, // [127:162] is the sub-list for method output_type
+	92,  // [92:127] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5955,16 +6301,16 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[39].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[50].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[45].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   81,
+			NumEnums:      2,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

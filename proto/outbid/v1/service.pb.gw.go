@@ -345,6 +345,43 @@ func request_OutbidService_WatchSweep_0(ctx context.Context, marshaler runtime.M
 	return stream, metadata, nil
 }
 
+var filter_OutbidService_ReadColumns_0 = &utilities.DoubleArray{Encoding: map[string]int{"sweep": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
+func request_OutbidService_ReadColumns_0(ctx context.Context, marshaler runtime.Marshaler, client OutbidServiceClient, req *http.Request, pathParams map[string]string) (OutbidService_ReadColumnsClient, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReadColumnsRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	val, ok := pathParams["sweep"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "sweep")
+	}
+	protoReq.Sweep, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sweep", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_OutbidService_ReadColumns_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	stream, err := client.ReadColumns(ctx, &protoReq)
+	if err != nil {
+		return nil, metadata, err
+	}
+	header, err := stream.Header()
+	if err != nil {
+		return nil, metadata, err
+	}
+	metadata.HeaderMD = header
+	return stream, metadata, nil
+}
+
 func request_OutbidService_ControlSweep_0(ctx context.Context, marshaler runtime.Marshaler, client OutbidServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq ControlSweepRequest
@@ -1424,6 +1461,13 @@ func RegisterOutbidServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 		return
 	})
+
+	mux.Handle(http.MethodGet, pattern_OutbidService_ReadColumns_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
+		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+		return
+	})
 	mux.Handle(http.MethodPost, pattern_OutbidService_ControlSweep_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2028,6 +2072,23 @@ func RegisterOutbidServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_OutbidService_WatchSweep_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_OutbidService_ReadColumns_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/outbid.v1.OutbidService/ReadColumns", runtime.WithHTTPPathPattern("/v1/sweeps/{sweep}/columns"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_OutbidService_ReadColumns_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OutbidService_ReadColumns_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodPost, pattern_OutbidService_ControlSweep_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2448,6 +2509,7 @@ var (
 	pattern_OutbidService_GetTrial_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"v1", "sweeps", "sweep", "trials", "trial"}, ""))
 	pattern_OutbidService_ListReports_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "reports"}, ""))
 	pattern_OutbidService_WatchSweep_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "watch"}, ""))
+	pattern_OutbidService_ReadColumns_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "columns"}, ""))
 	pattern_OutbidService_ControlSweep_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, "control"))
 	pattern_OutbidService_ExtendSweep_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, "extend"))
 	pattern_OutbidService_DeleteSweep_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, ""))
@@ -2483,6 +2545,7 @@ var (
 	forward_OutbidService_GetTrial_0       = runtime.ForwardResponseMessage
 	forward_OutbidService_ListReports_0    = runtime.ForwardResponseStream
 	forward_OutbidService_WatchSweep_0     = runtime.ForwardResponseStream
+	forward_OutbidService_ReadColumns_0    = runtime.ForwardResponseStream
 	forward_OutbidService_ControlSweep_0   = runtime.ForwardResponseMessage
 	forward_OutbidService_ExtendSweep_0    = runtime.ForwardResponseMessage
 	forward_OutbidService_DeleteSweep_0    = runtime.ForwardResponseMessage

@@ -29,6 +29,7 @@ const (
 	OutbidService_GetTrial_FullMethodName       = "/outbid.v1.OutbidService/GetTrial"
 	OutbidService_ListReports_FullMethodName    = "/outbid.v1.OutbidService/ListReports"
 	OutbidService_WatchSweep_FullMethodName     = "/outbid.v1.OutbidService/WatchSweep"
+	OutbidService_ReadColumns_FullMethodName    = "/outbid.v1.OutbidService/ReadColumns"
 	OutbidService_ControlSweep_FullMethodName   = "/outbid.v1.OutbidService/ControlSweep"
 	OutbidService_ExtendSweep_FullMethodName    = "/outbid.v1.OutbidService/ExtendSweep"
 	OutbidService_DeleteSweep_FullMethodName    = "/outbid.v1.OutbidService/DeleteSweep"
@@ -79,6 +80,8 @@ type OutbidServiceClient interface {
 	ListReports(ctx context.Context, in *ListReportsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListReportsResponse], error)
 	// WatchSweep streams the sweep and the trials that changed, until the sweep ends.
 	WatchSweep(ctx context.Context, in *WatchSweepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSweepResponse], error)
+	// ReadColumns streams the sweep and its trials as columns, which are small and fast to read for any number of trials.
+	ReadColumns(ctx context.Context, in *ReadColumnsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadColumnsResponse], error)
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
@@ -240,6 +243,25 @@ func (c *outbidServiceClient) WatchSweep(ctx context.Context, in *WatchSweepRequ
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_WatchSweepClient = grpc.ServerStreamingClient[WatchSweepResponse]
 
+func (c *outbidServiceClient) ReadColumns(ctx context.Context, in *ReadColumnsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadColumnsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[2], OutbidService_ReadColumns_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadColumnsRequest, ReadColumnsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_ReadColumnsClient = grpc.ServerStreamingClient[ReadColumnsResponse]
+
 func (c *outbidServiceClient) ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ControlSweepResponse)
@@ -272,7 +294,7 @@ func (c *outbidServiceClient) DeleteSweep(ctx context.Context, in *DeleteSweepRe
 
 func (c *outbidServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[2], OutbidService_StreamLogs_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[3], OutbidService_StreamLogs_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +323,7 @@ func (c *outbidServiceClient) ListNodes(ctx context.Context, in *ListNodesReques
 
 func (c *outbidServiceClient) PutBlob(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutBlobRequest, PutBlobResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[3], OutbidService_PutBlob_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[4], OutbidService_PutBlob_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +336,7 @@ type OutbidService_PutBlobClient = grpc.ClientStreamingClient[PutBlobRequest, Pu
 
 func (c *outbidServiceClient) GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetCheckpointResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[4], OutbidService_GetCheckpoint_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[5], OutbidService_GetCheckpoint_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +355,7 @@ type OutbidService_GetCheckpointClient = grpc.ServerStreamingClient[GetCheckpoin
 
 func (c *outbidServiceClient) PutSoup(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutSoupRequest, PutSoupResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[5], OutbidService_PutSoup_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[6], OutbidService_PutSoup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +368,7 @@ type OutbidService_PutSoupClient = grpc.ClientStreamingClient[PutSoupRequest, Pu
 
 func (c *outbidServiceClient) GetSoup(ctx context.Context, in *GetSoupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetSoupResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[6], OutbidService_GetSoup_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[7], OutbidService_GetSoup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -385,7 +407,7 @@ func (c *outbidServiceClient) TellTrial(ctx context.Context, in *TellTrialReques
 
 func (c *outbidServiceClient) ReadLedger(ctx context.Context, in *ReadLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLedgerResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[7], OutbidService_ReadLedger_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[8], OutbidService_ReadLedger_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -564,6 +586,8 @@ type OutbidServiceServer interface {
 	ListReports(*ListReportsRequest, grpc.ServerStreamingServer[ListReportsResponse]) error
 	// WatchSweep streams the sweep and the trials that changed, until the sweep ends.
 	WatchSweep(*WatchSweepRequest, grpc.ServerStreamingServer[WatchSweepResponse]) error
+	// ReadColumns streams the sweep and its trials as columns, which are small and fast to read for any number of trials.
+	ReadColumns(*ReadColumnsRequest, grpc.ServerStreamingServer[ReadColumnsResponse]) error
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
@@ -650,6 +674,9 @@ func (UnimplementedOutbidServiceServer) ListReports(*ListReportsRequest, grpc.Se
 }
 func (UnimplementedOutbidServiceServer) WatchSweep(*WatchSweepRequest, grpc.ServerStreamingServer[WatchSweepResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchSweep not implemented")
+}
+func (UnimplementedOutbidServiceServer) ReadColumns(*ReadColumnsRequest, grpc.ServerStreamingServer[ReadColumnsResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadColumns not implemented")
 }
 func (UnimplementedOutbidServiceServer) ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ControlSweep not implemented")
@@ -879,6 +906,17 @@ func _OutbidService_WatchSweep_Handler(srv interface{}, stream grpc.ServerStream
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_WatchSweepServer = grpc.ServerStreamingServer[WatchSweepResponse]
+
+func _OutbidService_ReadColumns_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadColumnsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(OutbidServiceServer).ReadColumns(m, &grpc.GenericServerStream[ReadColumnsRequest, ReadColumnsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_ReadColumnsServer = grpc.ServerStreamingServer[ReadColumnsResponse]
 
 func _OutbidService_ControlSweep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ControlSweepRequest)
@@ -1419,6 +1457,11 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchSweep",
 			Handler:       _OutbidService_WatchSweep_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadColumns",
+			Handler:       _OutbidService_ReadColumns_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -112,6 +112,10 @@ class Service:
             lambda s: s.WatchSweep, request, pb.WatchSweepResponse, timeout=timeout, started=started, idle=idle
         )
 
+    def read_columns(self, request: pb.ReadColumnsRequest) -> Iterator[pb.ReadColumnsResponse]:
+        """Yield the sweep and its trials as columns, in pieces of many trials."""
+        return self._transport.stream(lambda s: s.ReadColumns, request, pb.ReadColumnsResponse)
+
     def control_sweep(self, request: pb.ControlSweepRequest) -> pb.ControlSweepResponse:
         """Pause, resume or stop a sweep."""
         return self._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)

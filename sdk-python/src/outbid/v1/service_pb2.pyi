@@ -27,6 +27,36 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _TrialColumnKind:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _TrialColumnKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TrialColumnKind.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TRIAL_COLUMN_KIND_UNSPECIFIED: _TrialColumnKind.ValueType  # 0
+    TRIAL_COLUMN_KIND_TRIAL: _TrialColumnKind.ValueType  # 1
+    """state, reason, step, until_step, best or best_step, as in Trial."""
+    TRIAL_COLUMN_KIND_METRIC: _TrialColumnKind.ValueType  # 2
+    """A metric of the newest report."""
+    TRIAL_COLUMN_KIND_PARAMETER: _TrialColumnKind.ValueType  # 3
+    """A parameter of the configuration; those in groups have names such as "group.name"."""
+    TRIAL_COLUMN_KIND_ATTRIBUTE: _TrialColumnKind.ValueType  # 4
+    """A value that the training code noted, as JSON."""
+
+class TrialColumnKind(_TrialColumnKind, metaclass=_TrialColumnKindEnumTypeWrapper):
+    """TrialColumnKind is what a column of trials holds."""
+
+TRIAL_COLUMN_KIND_UNSPECIFIED: TrialColumnKind.ValueType  # 0
+TRIAL_COLUMN_KIND_TRIAL: TrialColumnKind.ValueType  # 1
+"""state, reason, step, until_step, best or best_step, as in Trial."""
+TRIAL_COLUMN_KIND_METRIC: TrialColumnKind.ValueType  # 2
+"""A metric of the newest report."""
+TRIAL_COLUMN_KIND_PARAMETER: TrialColumnKind.ValueType  # 3
+"""A parameter of the configuration; those in groups have names such as "group.name"."""
+TRIAL_COLUMN_KIND_ATTRIBUTE: TrialColumnKind.ValueType  # 4
+"""A value that the training code noted, as JSON."""
+Global___TrialColumnKind: typing_extensions.TypeAlias = TrialColumnKind
+
 class _SweepCommand:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -1140,6 +1170,113 @@ class WatchSweepRequest(google.protobuf.message.Message):
 Global___WatchSweepRequest: typing_extensions.TypeAlias = WatchSweepRequest
 
 @typing.final
+class ReadColumnsRequest(google.protobuf.message.Message):
+    """ReadColumnsRequest is the request of ReadColumns."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    FOLLOW_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    since: builtins.str
+    """The version of an earlier answer: only trials that changed after it are sent, if the server still knows it."""
+    follow: builtins.bool
+    """Send changes until the sweep ends."""
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        since: builtins.str = ...,
+        follow: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["follow", b"follow", "since", b"since", "sweep", b"sweep"]) -> None: ...
+
+Global___ReadColumnsRequest: typing_extensions.TypeAlias = ReadColumnsRequest
+
+@typing.final
+class ReadColumnsResponse(google.protobuf.message.Message):
+    """ReadColumnsResponse is a piece of the answer of ReadColumns: rows of trials."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    WHOLE_FIELD_NUMBER: builtins.int
+    SWEEP_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    COLUMNS_FIELD_NUMBER: builtins.int
+    version: builtins.str
+    """Set in the last piece of a state of the sweep, for since."""
+    whole: builtins.bool
+    """The rows that were received before are void: the trials follow from the first one."""
+    numbers: builtins.bytes
+    """The numbers of the trials, as 32-bit integers, little-endian."""
+    @property
+    def sweep(self) -> Global___Sweep:
+        """Set in the first piece of a state of the sweep."""
+
+    @property
+    def columns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialColumn]:
+        """Each has a value for each of the numbers."""
+
+    def __init__(
+        self,
+        *,
+        version: builtins.str = ...,
+        whole: builtins.bool = ...,
+        sweep: Global___Sweep | None = ...,
+        numbers: builtins.bytes = ...,
+        columns: collections.abc.Iterable[Global___TrialColumn] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["sweep", b"sweep"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["columns", b"columns", "numbers", b"numbers", "sweep", b"sweep", "version", b"version", "whole", b"whole"]) -> None: ...
+
+Global___ReadColumnsResponse: typing_extensions.TypeAlias = ReadColumnsResponse
+
+@typing.final
+class TrialColumn(google.protobuf.message.Message):
+    """TrialColumn has a value of each of several trials."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    VALUES_FIELD_NUMBER: builtins.int
+    WORDS_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    TEXT_TYPE_FIELD_NUMBER: builtins.int
+    kind: Global___TrialColumnKind.ValueType
+    name: builtins.str
+    type: builtins.str
+    """What values holds, little-endian, in the smallest type that is exact: "f64", "f32", "i32", "i16", "i8" or "u8". NaN
+    stands for no number, or for a trial that has a text.
+    """
+    values: builtins.bytes
+    text: builtins.bytes
+    text_type: builtins.str
+    @property
+    def words(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Texts, of which text has an index for each trial, of the type text_type; 0 for none, 1 for the first. All are empty
+        for a column of numbers. Values that are neither numbers nor texts are JSON.
+        """
+
+    def __init__(
+        self,
+        *,
+        kind: Global___TrialColumnKind.ValueType = ...,
+        name: builtins.str = ...,
+        type: builtins.str = ...,
+        values: builtins.bytes = ...,
+        words: collections.abc.Iterable[builtins.str] | None = ...,
+        text: builtins.bytes = ...,
+        text_type: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kind", b"kind", "name", b"name", "text", b"text", "text_type", b"text_type", "type", b"type", "values", b"values", "words", b"words"]) -> None: ...
+
+Global___TrialColumn: typing_extensions.TypeAlias = TrialColumn
+
+@typing.final
 class WatchSweepResponse(google.protobuf.message.Message):
     """WatchSweepResponse is one update of WatchSweep: at most ten per second; the first contains every trial."""
 
@@ -1374,6 +1511,7 @@ class StreamLogsRequest(google.protobuf.message.Message):
     TRIAL_FIELD_NUMBER: builtins.int
     FOLLOW_FIELD_NUMBER: builtins.int
     TAIL_FIELD_NUMBER: builtins.int
+    CONTAINS_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     """Only output of this trial."""
@@ -1381,6 +1519,8 @@ class StreamLogsRequest(google.protobuf.message.Message):
     """Wait for more until the sweep, or the trial, ends."""
     tail: builtins.int
     """Only the last n lines; 0 for all."""
+    contains: builtins.str
+    """Only lines that contain this text, in upper or lower case; tail counts these lines. Not with follow."""
     def __init__(
         self,
         *,
@@ -1388,9 +1528,10 @@ class StreamLogsRequest(google.protobuf.message.Message):
         trial: builtins.int | None = ...,
         follow: builtins.bool = ...,
         tail: builtins.int = ...,
+        contains: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_trial", b"_trial", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_trial", b"_trial", "follow", b"follow", "sweep", b"sweep", "tail", b"tail", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_trial", b"_trial", "contains", b"contains", "follow", b"follow", "sweep", b"sweep", "tail", b"tail", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_trial", b"_trial"]) -> typing.Literal["trial"] | None: ...
 
 Global___StreamLogsRequest: typing_extensions.TypeAlias = StreamLogsRequest

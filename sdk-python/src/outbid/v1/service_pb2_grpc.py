@@ -76,6 +76,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.WatchSweepRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.WatchSweepResponse.FromString,
                 _registered_method=True)
+        self.ReadColumns = channel.unary_stream(
+                '/outbid.v1.OutbidService/ReadColumns',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ReadColumnsRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ReadColumnsResponse.FromString,
+                _registered_method=True)
         self.ControlSweep = channel.unary_unary(
                 '/outbid.v1.OutbidService/ControlSweep',
                 request_serializer=outbid_dot_v1_dot_service__pb2.ControlSweepRequest.SerializeToString,
@@ -263,6 +268,13 @@ class OutbidServiceServicer(object):
 
     def WatchSweep(self, request, context):
         """WatchSweep streams the sweep and the trials that changed, until the sweep ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadColumns(self, request, context):
+        """ReadColumns streams the sweep and its trials as columns, which are small and fast to read for any number of trials.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -493,6 +505,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.WatchSweep,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.WatchSweepRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.WatchSweepResponse.SerializeToString,
+            ),
+            'ReadColumns': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadColumns,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ReadColumnsRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ReadColumnsResponse.SerializeToString,
             ),
             'ControlSweep': grpc.unary_unary_rpc_method_handler(
                     servicer.ControlSweep,
@@ -842,6 +859,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/WatchSweep',
             outbid_dot_v1_dot_service__pb2.WatchSweepRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.WatchSweepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadColumns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ReadColumns',
+            outbid_dot_v1_dot_service__pb2.ReadColumnsRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ReadColumnsResponse.FromString,
             options,
             channel_credentials,
             insecure,

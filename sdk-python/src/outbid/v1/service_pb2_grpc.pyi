@@ -154,6 +154,22 @@ _OutbidServiceWatchSweepType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceReadColumnsType = typing_extensions.TypeVar(
+    '_OutbidServiceReadColumnsType',
+    grpc.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.ReadColumnsRequest,
+        outbid.v1.service_pb2.ReadColumnsResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.ReadColumnsRequest,
+        outbid.v1.service_pb2.ReadColumnsResponse,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.ReadColumnsRequest,
+        outbid.v1.service_pb2.ReadColumnsResponse,
+    ],
+)
+
 _OutbidServiceControlSweepType = typing_extensions.TypeVar(
     '_OutbidServiceControlSweepType',
     grpc.UnaryUnaryMultiCallable[
@@ -570,7 +586,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -606,6 +622,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryStreamMultiCallable[
             outbid.v1.service_pb2.WatchSweepRequest,
             outbid.v1.service_pb2.WatchSweepResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            outbid.v1.service_pb2.ReadColumnsRequest,
+            outbid.v1.service_pb2.ReadColumnsResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ControlSweepRequest,
@@ -747,6 +767,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.WatchSweepRequest,
             outbid.v1.service_pb2.WatchSweepResponse,
         ],
+        grpc.aio.UnaryStreamMultiCallable[
+            outbid.v1.service_pb2.ReadColumnsRequest,
+            outbid.v1.service_pb2.ReadColumnsResponse,
+        ],
         grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ControlSweepRequest,
             outbid.v1.service_pb2.ControlSweepResponse,
@@ -877,6 +901,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     WatchSweep: _OutbidServiceWatchSweepType
     """WatchSweep streams the sweep and the trials that changed, until the sweep ends."""
 
+    ReadColumns: _OutbidServiceReadColumnsType
+    """ReadColumns streams the sweep and its trials as columns, which are small and fast to read for any number of trials."""
+
     ControlSweep: _OutbidServiceControlSweepType
     """ControlSweep pauses, resumes or stops a sweep."""
 
@@ -989,6 +1016,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         outbid.v1.service_pb2.WatchSweepRequest,
         outbid.v1.service_pb2.WatchSweepResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.ReadColumnsRequest,
+        outbid.v1.service_pb2.ReadColumnsResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ControlSweepRequest,
@@ -1162,6 +1193,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.WatchSweepResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.WatchSweepResponse]]:
         """WatchSweep streams the sweep and the trials that changed, until the sweep ends."""
+
+    @abc.abstractmethod
+    def ReadColumns(
+        self,
+        request: outbid.v1.service_pb2.ReadColumnsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.ReadColumnsResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.ReadColumnsResponse]]:
+        """ReadColumns streams the sweep and its trials as columns, which are small and fast to read for any number of trials."""
 
     @abc.abstractmethod
     def ControlSweep(

@@ -40,6 +40,13 @@ export type SweepState =
   | "SWEEP_STATE_STOPPED"
   | "SWEEP_STATE_FAILED";
 
+export type TrialColumnKind =
+  | "TRIAL_COLUMN_KIND_UNSPECIFIED"
+  | "TRIAL_COLUMN_KIND_TRIAL"
+  | "TRIAL_COLUMN_KIND_METRIC"
+  | "TRIAL_COLUMN_KIND_PARAMETER"
+  | "TRIAL_COLUMN_KIND_ATTRIBUTE";
+
 export type TrialState =
   | "TRIAL_STATE_UNSPECIFIED"
   | "TRIAL_STATE_QUEUED"
@@ -717,6 +724,20 @@ export interface RandomSearch {
   max_steps: string;
 }
 
+export interface ReadColumnsRequest {
+  sweep: string;
+  since: string;
+  follow: boolean;
+}
+
+export interface ReadColumnsResponse {
+  version: string;
+  whole: boolean;
+  sweep?: Sweep | null;
+  numbers: string;
+  columns: TrialColumn[];
+}
+
 export interface ReadLedgerRequest {
   from_seq: string;
 }
@@ -845,6 +866,7 @@ export interface StreamLogsRequest {
   trial?: number;
   follow: boolean;
   tail: number;
+  contains: string;
 }
 
 export interface StreamLogsResponse {
@@ -1041,6 +1063,16 @@ export interface Trial {
   merges: TrialMerge[];
   rounds: number;
   attributes: Record<string, string>;
+}
+
+export interface TrialColumn {
+  kind: TrialColumnKind;
+  name: string;
+  type: string;
+  values: string;
+  words: string[];
+  text: string;
+  text_type: string;
 }
 
 export interface TrialCounts {

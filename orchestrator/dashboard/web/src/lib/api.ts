@@ -44,6 +44,11 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await call(path, { signal: signal ?? null })).json()) as T;
 }
 
+/** Reads a path that answers with bytes. */
+export async function bytes(path: string, signal: AbortSignal): Promise<Response> {
+  return call(path, { signal, headers: { Accept: "application/octet-stream" } });
+}
+
 /** Sends a body to a path of the API. */
 export async function send<T>(method: "POST" | "PUT" | "DELETE", path: string, body?: unknown): Promise<T> {
   const init: RequestInit = { method };
@@ -54,6 +59,11 @@ export async function send<T>(method: "POST" | "PUT" | "DELETE", path: string, b
   const answer = await call(path, init);
   const text = await answer.text();
   return (text ? JSON.parse(text) : {}) as T;
+}
+
+/** Sends a sweep's file to a path of the API. */
+export async function sendFile<T>(path: string, file: string): Promise<T> {
+  return (await (await call(path, { method: "POST", body: file, headers: { "Content-Type": "application/yaml" } })).json()) as T;
 }
 
 /** Calls take for each message of a stream, until it ends. */

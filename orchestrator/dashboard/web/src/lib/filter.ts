@@ -1,10 +1,9 @@
-import type { Trial } from "./api.gen";
 import type { Column } from "./columns";
 
 /** What a filter's text means: a test of a trial, or an error. */
-export type Filter = { ok: true; test: (t: Trial) => boolean } | { ok: false; error: string };
+export type Filter = { ok: true; test: (row: number) => boolean } | { ok: false; error: string };
 
-type Test = (t: Trial) => boolean;
+type Test = (row: number) => boolean;
 
 const TOKEN = /\s*(?:(<=|>=|!=|==|=|<|>|~|\(|\)|,)|"((?:[^"\\]|\\.)*)"|([^\s<>=!~(),"]+))/y;
 

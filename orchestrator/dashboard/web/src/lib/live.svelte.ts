@@ -5,6 +5,13 @@ export class Live<T> {
   value = $state.raw<T | undefined>(undefined);
   error = $state("");
 
+  #wake: () => void = () => undefined;
+
+  /** Reads again now. */
+  again(): void {
+    this.#wake();
+  }
+
   constructor(read: (signal: AbortSignal) => Promise<T>, every: number) {
     $effect(() => {
       const stop = new AbortController();
@@ -23,7 +30,9 @@ export class Live<T> {
         this.error = e instanceof Error ? e.message : String(e);
         if (e instanceof ApiError && e.status === 404) this.value = undefined;
       }
-      await sleep(every, signal);
+      const next = new AbortController();
+      this.#wake = () => next.abort();
+      await sleep(every, AbortSignal.any([signal, next.signal]));
       await visible(signal);
     }
   }

@@ -1,46 +1,58 @@
-import { ApiError, at, get, stream } from "./api";
-import type { GetSweepResponse, ListTrialsResponse, Sweep, Trial, WatchSweepResponse } from "./api.gen";
+import { ApiError, at, bytes } from "./api";
+import type { Sweep } from "./api.gen";
 import { sleep } from "./live.svelte";
 import { follow } from "./streams";
+import { type Piece, readFrames, TrialStore } from "./trialstore";
+
+// Above so many trials the page is drawn at most every PAUSE milliseconds.
+const MANY = 5000;
+const PAUSE = 1000;
 
 /** A sweep and its trials, kept up to date by a stream. Make one while a component is set up. */
 export class SweepFeed {
   sweep = $state.raw<Sweep | undefined>(undefined);
-  /** By number. The list is a new one after each change. */
-  trials = $state.raw<Trial[]>([]);
+  /** The trials. The store is changed in place: what depends on it reads this object, which is a new one after each change. */
+  trials = $state.raw<{ store: TrialStore; rows: number }>({ store: new TrialStore(), rows: 0 });
   error = $state("");
   missing = $state(false);
 
-  #known = new Map<number, Trial>();
-  #due = 0;
+  #store = new TrialStore();
+  #newest: Sweep | undefined;
+  #version = "";
+  #due: ReturnType<typeof setTimeout> | undefined;
+  #drawn = 0;
 
   constructor(id: () => string) {
     $effect(() => {
       const stop = new AbortController();
-      this.#known.clear();
-      this.sweep = undefined;
-      this.trials = [];
+      this.#store = new TrialStore();
+      this.#version = "";
+      this.#newest = this.sweep = undefined;
+      this.trials = { store: this.#store, rows: 0 };
       this.missing = false;
       void this.#run(id(), stop.signal);
       return () => {
         stop.abort();
-        cancelAnimationFrame(this.#due);
-        this.#due = 0;
+        clearTimeout(this.#due);
+        this.#due = undefined;
       };
     });
   }
 
   async #run(id: string, signal: AbortSignal): Promise<void> {
     for (let wait = 500; !signal.aborted; wait = Math.min(2 * wait, 10000)) {
-      const take = (m: Pick<WatchSweepResponse, "sweep" | "trials">): void => {
-        wait = 500;
-        this.#take(m);
+      const read = async (lasting: boolean, shown: AbortSignal): Promise<void> => {
+        const path = at(["v1", "sweeps", id, "columns"], { since: this.#version, follow: lasting || undefined });
+        await readFrames(await bytes(path, shown), (piece, data, begin) => {
+          wait = 500;
+          this.#take(piece, data, begin);
+        });
       };
       try {
         await follow(signal, async (shown) => {
-          await stream<WatchSweepResponse>(at(["v1", "sweeps", id, "watch"]), shown, take);
+          await read(true, shown);
           if (!signal.aborted) await sleep(5000, signal); // it has ended; an extension is seen by the next stream
-        }, (shown) => readAll(id, shown, take));
+        }, (shown) => read(false, shown));
       } catch (e) {
         if (signal.aborted) return;
         this.missing = e instanceof ApiError && e.status === 404;
@@ -50,24 +62,20 @@ export class SweepFeed {
     }
   }
 
-  #take(m: Pick<WatchSweepResponse, "sweep" | "trials">): void {
-    for (const t of m.trials) this.#known.set(t.number, t);
-    if (m.sweep) this.sweep = m.sweep;
+  #take(piece: Piece, data: ArrayBuffer, begin: number): void {
+    // What is shown stays as it is until all of a new table has come.
+    if (piece.whole) this.#store = new TrialStore();
+    this.#store.put(piece, data, begin);
+    if (piece.sweep) this.#newest = piece.sweep;
+    this.#version = piece.version ?? "";
+    if (this.#version === "") return; // more pieces follow
     this.error = "";
-    this.#due ||= requestAnimationFrame(() => {
-      this.#due = 0;
-      this.trials = [...this.#known.values()].sort((a, b) => a.number - b.number);
-    });
-  }
-}
-
-/** Reads a sweep and all of its trials once. */
-async function readAll(id: string, signal: AbortSignal, take: (m: Pick<WatchSweepResponse, "sweep" | "trials">) => void): Promise<void> {
-  const { sweep } = await get<GetSweepResponse>(at(["v1", "sweeps", id]), signal);
-  for (let page = ""; ; ) {
-    const got = await get<ListTrialsResponse>(at(["v1", "sweeps", id, "trials"], { page_token: page }), signal);
-    take({ sweep, trials: got.trials });
-    page = got.next_page_token;
-    if (page === "") return;
+    const pause = this.#store.rows > MANY ? PAUSE : 16;
+    this.#due ??= setTimeout(() => {
+      this.#due = undefined;
+      this.#drawn = performance.now();
+      this.sweep = this.#newest;
+      this.trials = { store: this.#store, rows: this.#store.rows };
+    }, Math.max(0, this.#drawn + pause - performance.now()));
   }
 }
