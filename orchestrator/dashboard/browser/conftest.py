@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parents[3]
 BINARY = os.environ.get("OUTBID_BIN", str(ROOT / "bin" / "outbid"))
@@ -25,8 +26,8 @@ HOSTILE = "<img src=x onerror=document.title='owned'>"
 class Outbid:
     """A server in its own directory, with a worker, and the commands that talk to it."""
 
-    def __init__(self, place: Path, *, tokens: bool = False) -> None:
-        self.place, self.tokens, self.process = place, {}, None
+    def __init__(self, place: Path, *, tokens: bool = False, policy: str = "") -> None:
+        self.place, self.tokens, self.process, self.policy = place, {}, None, policy
         if tokens:
             for name, tenant, role in (
                 ("root", "*", "admin"),
@@ -58,7 +59,8 @@ class Outbid:
                 "--devices",
                 "cpu:4",
             ]
-            + (["--tokens", "tokens"] if self.tokens else []),
+            + (["--tokens", "tokens"] if self.tokens else [])
+            + (["--policy", self.policy] if self.policy else []),
             cwd=self.place,
             stdout=self.log,
             stderr=subprocess.STDOUT,
@@ -181,6 +183,16 @@ def outbid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outbid]:
 
 
 @pytest.fixture(scope="session")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outbid]:
+    """Run a server without tokens and without sweeps, so that the devices are free."""
+    server = Outbid(tmp_path_factory.mktemp("quiet"))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outbid]:
     """Run a server with tokens: root, and ada and eve of the tenant vision, and bob of speech."""
     server = Outbid(tmp_path_factory.mktemp("guarded"), tokens=True)
@@ -218,6 +230,11 @@ class Watched:
     def unexpected(self) -> list[str]:
         """Return the errors that no test has named."""
         return [w for w in self.wrong if not any(e in w for e in self.expected)]
+
+
+def shown_rows(page: Page, shown: int, of: int) -> Locator:
+    """Return the place that says how many of a sweep's trials pass the filter."""
+    return page.locator("main span.dim", has_text=re.compile(rf"^{shown} of {of}$"))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ def main(url: str, sweep: str, directory: Path) -> None:
         "rounds": "rounds",
         "tenants": "tenants",
         "server": "server",
+        "submit": f"submit?from={sweep}",
     }
     screens = {"light": ("light", 1280, 860), "dark": ("dark", 1280, 860), "phone": ("light", 390, 844)}
     with sync_playwright() as play:

@@ -1,0 +1,124 @@
+"""Sweeps are submitted, extended and deleted in the browser."""
+
+from __future__ import annotations
+
+import json
+
+from axe_playwright_python.sync_playwright import Axe
+from conftest import Outbid, Watched, eventually, program
+from playwright.sync_api import expect
+from test_identity import UNAUTHENTICATED, sign_in
+
+
+def test_a_file_is_previewed_and_submitted(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    watched.expected = ("400 (Bad Request)",)
+    page.goto(f"{quiet.url}/ui/")
+    page.get_by_role("link", name="New sweep").click()
+    file = json.dumps(program("from-page", trials=3), indent=1)
+    page.get_by_label("Open …").set_input_files(
+        {"name": "sweep.json", "mimeType": "application/json", "buffer": file.encode()}
+    )
+    expect(page.get_by_role("heading", name="Preview", exact=True)).to_be_visible()
+    expect(page.locator("dl.facts").first).to_contain_text("15")
+    assert Axe().run(page).violations_count == 0
+    box = page.get_by_label("File (YAML or JSON)")
+    box.fill(file.replace('"metric"', '"metrik"'))
+    page.get_by_role("button", name="Preview").click()
+    wrong = next(n for n, line in enumerate(file.splitlines(), 1) if '"metric"' in line)
+    expect(page.get_by_role("alert")).to_contain_text(f"line {wrong}")
+    selected = box.evaluate("e => e.value.slice(e.selectionStart, e.selectionEnd)")
+    assert "metrik" in selected, "the line is selected"
+    box.fill(file)
+    page.get_by_role("button", name="Submit …").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("3 trials")
+    dialog.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("heading", level=1, name="from-page-1")).to_be_visible()
+    quiet.done("from-page-1")
+    expect(page.locator("main")).to_contain_text("3 of 3")
+    page.get_by_role("link", name="Submit again").click()
+    expect(box).to_have_value('{\n  "name": "from-page",' + box.input_value().split('"from-page",', 1)[1])
+
+
+def test_the_form_writes_a_file_that_runs(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{quiet.url}/ui/submit")
+    page.get_by_label("Name").fill("form")
+    page.get_by_label("Tuner").select_option("random")
+    page.get_by_label("Steps of a trial").fill("2")
+    page.get_by_label("Trials", exact=True).fill("2")
+    page.get_by_role("button", name="Add a parameter").click()
+    row = page.get_by_role("group", name="Parameter 2")
+    row.get_by_label("Parameter", exact=True).fill("opt")
+    row.get_by_label("Kind").select_option("choice")
+    row.get_by_label("Values").fill("adam, sgd")
+    report = 'for i in 1 2; do echo "{{\\"step\\": $i, \\"loss\\": {lr}}}" >> $OUTBID_REPORT; done; echo {opt}'
+    page.get_by_label("Command").fill(report)
+    page.get_by_role("button", name="Write the file").click()
+    expect(page.get_by_role("heading", name="Preview", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Submit …").click()
+    page.get_by_role("dialog").get_by_role("button", name="Submit").click()
+    quiet.done("form-1")
+    assert quiet.sweep("form-1")["state"] == "done"
+    expect(page.locator("main")).to_contain_text("2 of 2")
+
+
+def test_a_sweep_is_extended_and_deleted(quiet: Outbid, watched: Watched) -> None:
+    sweep = quiet.submit(program("longer", steps=3, limits={"trials": 2, "wall_time": "60m"}))
+    quiet.done(sweep)
+    page = watched.page
+    watched.expected = ("400 (Bad Request)", "404 (Not Found)")
+    page.goto(f"{quiet.url}/ui/sweeps/{sweep}")
+    page.get_by_role("button", name="Extend").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Wall time").fill("soon")
+    dialog.get_by_role("button", name="Extend").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("wall_time")
+    dialog.get_by_label("Wall time").fill("90m")
+    dialog.get_by_label("Trials in all").fill("4")
+    dialog.get_by_text("This action elsewhere").click()
+    expect(dialog.locator("code, p.mono").first).to_have_text(f"outbid extend {sweep} --trials 4 --wall-time 90m")
+    dialog.get_by_role("button", name="Extend").click()
+    expect(dialog).to_be_hidden()
+    eventually(lambda: quiet.sweep(sweep)["counts"]["completed"] == 4, "the sweep is not extended")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", level=1, name="Sweeps")).to_be_visible()
+    eventually(lambda: sweep not in quiet.run("ls"), f"{sweep} is not deleted")
+
+
+def test_a_viewer_may_preview_and_not_submit(guarded: Outbid, watched: Watched) -> None:
+    page = watched.page
+    watched.expected = UNAUTHENTICATED
+    sign_in(page, guarded, "eve")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    page.goto(f"{guarded.url}/ui/submit")
+    expect(page.locator("main")).to_contain_text("Your role does not submit")
+    page.get_by_label("File (YAML or JSON)").fill(json.dumps(program("hers")))
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("heading", name="Preview", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Submit …")).to_be_disabled()
+
+
+def test_an_admin_changes_a_tenant(guarded: Outbid, watched: Watched) -> None:
+    page = watched.page
+    watched.expected = (*UNAUTHENTICATED, "400 (Bad Request)")
+    sign_in(page, guarded, "root")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    page.goto(f"{guarded.url}/ui/tenants")
+    page.get_by_role("button", name="Change vision").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Weight").fill("2")
+    dialog.get_by_label("Devices at once").fill("3")
+    assert Axe().run(page).violations_count == 0
+    dialog.get_by_role("button", name="Change").click()
+    expect(dialog).to_be_hidden()
+    shown = json.loads(guarded.run("tenant", "show", "vision", "-o", "json"))
+    assert "2" in json.dumps(shown) and "3" in json.dumps(shown)
+    expect(page.locator("section", has_text="vision").locator("dl")).to_contain_text("weight")
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(page, guarded, "ada")
+    page.goto(f"{guarded.url}/ui/tenants")
+    expect(page.locator("main")).to_contain_text("vision")
+    expect(page.get_by_role("button", name="Change vision")).to_have_count(0)
