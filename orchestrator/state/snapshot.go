@@ -54,7 +54,16 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
 	}
+	if !slices.IsSortedFunc(s.Queued, s.byTime) {
+		r.Queued = slices.Clone(s.Queued)
+	}
 	return r
+}
+
+// byTime compares queued trials by the time of queueing. Those that one batch queued are compared by number, although
+// they may have been queued in another order.
+func (s *Sweep) byTime(a, b int32) int {
+	return cmp.Or(s.Trials[a].Queued.Compare(s.Trials[b].Queued), cmp.Compare(a, b))
 }
 
 func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
@@ -149,7 +158,9 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		st.restoreRound(s, t, tr.GetRound())
 		st.watch(s, t)
 	}
-	s.sortByTime()
+	if err := s.order(r.GetQueued()); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -175,11 +186,22 @@ func (s *Sweep) indexTrial(t *Trial) {
 	}
 }
 
-func (s *Sweep) sortByTime() {
-	slices.SortStableFunc(s.Queued, func(a, b int32) int { return s.Trials[a].Queued.Compare(s.Trials[b].Queued) })
+// order puts trials into the order in which they were queued, which is by time if queued is empty, and were given
+// devices.
+func (s *Sweep) order(queued []int32) error {
+	if len(queued) == 0 {
+		slices.SortFunc(s.Queued, s.byTime)
+	} else {
+		slices.Sort(s.Queued)
+		if !slices.Equal(s.Queued, slices.Sorted(slices.Values(queued))) {
+			return broken("sweep %s has the queue %v, and the trials %v wait", s.ID, queued, s.Queued)
+		}
+		s.Queued = slices.Clone(queued)
+	}
 	slices.SortFunc(s.Running, func(a, b int32) int {
 		return cmp.Compare(s.Trials[a].Lead().ID, s.Trials[b].Lead().ID)
 	})
+	return nil
 }
 
 func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error {

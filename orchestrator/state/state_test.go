@@ -208,6 +208,9 @@ func TestSnapshotRoundTrip(t *testing.T) {
 			rt.Fatalf("after %v: %v and %v", e, errA, errB)
 		}
 		a, b := st.Sweeps["s-1"], again.Sweeps["s-1"]
+		if !slices.Equal(a.Queued, b.Queued) {
+			rt.Fatalf("the queues are %v and %v", a.Queued, b.Queued)
+		}
 		if !slices.Equal(a.Ranked(), b.Ranked()) || a.Best != b.Best {
 			rt.Fatalf("ranking %v and %v, best %d and %d", a.Ranked(), b.Ranked(), a.Best, b.Best)
 		}

@@ -401,6 +401,7 @@ class SweepRecord(google.protobuf.message.Message):
     TRAINED_ON_FIELD_NUMBER: builtins.int
     COUNTED_AS_FIELD_NUMBER: builtins.int
     REPORT_BYTES_FIELD_NUMBER: builtins.int
+    QUEUED_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -461,6 +462,10 @@ class SweepRecord(google.protobuf.message.Message):
     def trained_on(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Nodes on which one of its trials has trained well since the start of the node's worker."""
 
+    @property
+    def queued(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Its queued trials in order, if that is not by time and number."""
+
     def __init__(
         self,
         *,
@@ -492,9 +497,10 @@ class SweepRecord(google.protobuf.message.Message):
         trained_on: collections.abc.Iterable[builtins.str] | None = ...,
         counted_as: builtins.str = ...,
         report_bytes: builtins.int = ...,
+        queued: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["admission", b"admission", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 
