@@ -32,7 +32,7 @@ func habit(md protoreflect.MessageDescriptor, key string, value *yaml.Node) stri
 	case "outbid.v1.Resources":
 		switch key {
 		case "gpu", "gpus", "num_gpus", "gpus_per_trial":
-			return "write devices: {min: " + number(value, "1") + "}"
+			return "write devices: " + devices(value)
 		case "cpu", "num_cpus":
 			return "write cpus"
 		}
@@ -126,6 +126,14 @@ func tunerHabit(key string) string {
 	return ""
 }
 
+// devices returns the setting of a count of devices.
+func devices(node *yaml.Node) string {
+	if node != nil && node.ShortTag() == "!!float" {
+		return "{min: 1}: a trial has whole devices"
+	}
+	return "{min: " + number(node, "1") + "}"
+}
+
 // number returns a numeric scalar as written, or the example for any other node.
 func number(node *yaml.Node, example string) string {
 	if node != nil && node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!int" || node.ShortTag() == "!!float") {
@@ -161,7 +169,7 @@ func shapeHabit(md protoreflect.MessageDescriptor, node *yaml.Node) string {
 		}
 		return "write {shell: " + node.Value + "}"
 	case "outbid.v1.DeviceCount":
-		return "write {min: " + number(node, "1") + "}"
+		return "write " + devices(node)
 	}
 	return ""
 }

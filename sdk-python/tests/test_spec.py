@@ -236,6 +236,8 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(max_restarts=-1), ValueError, "max_restarts: must be from 0 to 1000, got -1"),
     (bad(constraints="a < b"), TypeError, "constraints must be a list"),
     (bad(resources=ob.Resources(devices=0)), ValueError, "devices must be 1 <= min <= max, got 0"),
+    (bad(resources=ob.Resources(devices=0.5)), TypeError, "devices must be a whole count or (min, max), got 0.5"),
+    (bad(resources=ob.Resources(devices=(1, 1.5))), TypeError, "devices must be a whole count or (min, max)"),
     (bad(resources=ob.Resources(devices=(4, 2))), ValueError, "devices must be 1 <= min <= max"),
     (bad(resources=ob.Resources(types="v100")), TypeError, "types must be a list"),
     (

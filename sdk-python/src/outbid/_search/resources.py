@@ -58,7 +58,7 @@ class Resources:
         low, high = self.devices if isinstance(self.devices, tuple) else (self.devices, self.devices)
         for count in (low, high):
             if isinstance(count, bool) or not isinstance(count, int):
-                raise TypeError(f"Resources: devices must be a count or (min, max), got {self.devices!r}")
+                raise TypeError(f"Resources: devices must be a whole count or (min, max), got {self.devices!r}")
         if not 1 <= low <= high:
             raise ValueError(f"Resources: devices must be 1 <= min <= max, got {self.devices!r}")
         if not (math.isfinite(validation.number("Resources: cpus", self.cpus)) and self.cpus >= 0):
