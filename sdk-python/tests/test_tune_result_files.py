@@ -92,3 +92,16 @@ def test_trials_that_ask_for_one_directory_get_two(tmp_path: Path) -> None:
     assert [first.place(first.trial(n, {})).name for n in (0, 1)] == ["same", "same_1"]
     second = plan("b")  # another experiment of the same name
     assert second.claim(second.trial(0, {})) == tmp_path / "same_0"
+
+
+def test_a_result_is_found_although_the_clock_has_moved_on(tmp_path: Path) -> None:
+    """The time in a result is the trial's, and the server's program has its own, which may be a second later."""
+    trial = Trial(0, "t_00000", "t", {"x": 1})
+    result = {**results(1)[0], "timestamp": 100, "pid": 7}
+    writer = Writer(tmp_path, [])
+    write(writer, result)
+    writer.close()
+    found = whole_result(trial, tmp_path, {"training_iteration": 1, "loss": 1.0, "timestamp": 101})
+    assert found["name"] == "r1" and found["timestamp"] == 100
+    other = whole_result(trial, tmp_path, {"training_iteration": 1, "loss": 0.5, "timestamp": 100})
+    assert "name" not in other

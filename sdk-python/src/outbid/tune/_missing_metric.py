@@ -7,7 +7,7 @@ from typing import Any
 
 from outbid._core.user_warning import warn_user
 from outbid._results.model import TrialResult
-from outbid.tune._session import UNSENT
+from outbid.tune._result_files import UNSENT
 from outbid.tune._trial import Trial, flatten
 
 

@@ -22,6 +22,12 @@ OWN, COPY, TABLE = ".results.json", "result.json", "progress.csv"
 LAST = ".last.pkl"
 """The file with a trial's last result, if JSON cannot represent it."""
 
+UNSENT = frozenset(
+    {"timestamp", "trial_id", "date", "pid", "hostname", "node_ip", "time_since_restore", "done"}
+    | {"iterations_since_restore", "checkpoint_dir_name", "config"}
+)
+"""Fields of a result that are only in the trial's files."""
+
 _TAIL = 256 << 10  # bytes at the end of the file that are searched for the newest results
 
 
@@ -87,9 +93,10 @@ def whole_result(trial: Trial, folder: Path, metrics: Mapping[str, Any]) -> dict
     """Return a trial's result of an iteration, from its file if that has it, otherwise from its numbers."""
     step = int(metrics["training_iteration"])
     numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+    sent = {name: value for name, value in numbers.items() if name not in UNSENT}
     # The trial may have written more results since.
     for found in newest_results(folder):
-        if found.get("training_iteration") == step and agrees(found, numbers):
+        if found.get("training_iteration") == step and agrees(found, sent):
             return {**found, "config": trial.config}
     return from_report(trial, step, numbers)
 

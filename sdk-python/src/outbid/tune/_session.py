@@ -25,7 +25,7 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
 from outbid.tune._plan import NOTHING, Plan, met
-from outbid.tune._result_files import LAST, Writer, read_results, saved_results
+from outbid.tune._result_files import LAST, UNSENT, Writer, read_results, saved_results
 from outbid.tune._trial import Trial, flatten, to_json
 from outbid.tune.stopper import asked_in_trial
 
@@ -281,13 +281,6 @@ class Session:
         if isinstance(stop, Mapping):
             return met(stop, result, flat)
         return asked_in_trial(stop) and bool(stop(self.trial.trial_id, result))
-
-
-UNSENT = frozenset(
-    {"timestamp", "trial_id", "date", "pid", "hostname", "node_ip", "time_since_restore", "done"}
-    | {"iterations_since_restore", "checkpoint_dir_name", "config"}
-)
-"""Fields of a result that are only in the trial's files."""
 
 
 def _configured(name: str) -> bool:
