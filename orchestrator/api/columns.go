@@ -114,7 +114,7 @@ func (t *trialTable) encodeAfter(since uint64) ([]*encoded, error) {
 		if first {
 			m.Sweep = t.view
 		}
-		if rows, n = rows[n:], 0; len(rows) == 0 {
+		if rows = rows[n:]; len(rows) == 0 {
 			m.Version = fmt.Sprintf("%s.%d", t.id, t.version)
 		}
 		m.Columns = t.columnsOf(m.GetNumbers())

@@ -70,7 +70,7 @@ func sendColumns(w http.ResponseWriter, r *http.Request, client outbidv1.OutbidS
 	out := newFrames(w, r)
 	for ; err == nil; piece, err = stream.Recv() {
 		if out.send(piece) != nil {
-			return nil // the client has gone
+			return nil //nolint:nilerr // the client has gone
 		}
 	}
 	if !errors.Is(err, io.EOF) {

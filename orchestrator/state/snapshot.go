@@ -54,16 +54,18 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
 	}
-	if !slices.IsSortedFunc(s.Queued, s.byTime) {
+	if !slices.IsSortedFunc(s.Queued, byTime(s.Trials)) {
 		r.Queued = slices.Clone(s.Queued)
 	}
 	return r
 }
 
-// byTime compares queued trials by the time of queueing. Those that one batch queued are compared by number, although
-// they may have been queued in another order.
-func (s *Sweep) byTime(a, b int32) int {
-	return cmp.Or(s.Trials[a].Queued.Compare(s.Trials[b].Queued), cmp.Compare(a, b))
+// byTime returns a comparison of queued trials by the time of queueing. Those that one batch queued are compared by
+// number, although they may have been queued in another order.
+func byTime(trials []*Trial) func(a, b int32) int {
+	return func(a, b int32) int {
+		return cmp.Or(trials[a].Queued.Compare(trials[b].Queued), cmp.Compare(a, b))
+	}
 }
 
 func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
@@ -190,7 +192,7 @@ func (s *Sweep) indexTrial(t *Trial) {
 // devices.
 func (s *Sweep) order(queued []int32) error {
 	if len(queued) == 0 {
-		slices.SortFunc(s.Queued, s.byTime)
+		slices.SortFunc(s.Queued, byTime(s.Trials))
 	} else {
 		slices.Sort(s.Queued)
 		if !slices.Equal(s.Queued, slices.Sorted(slices.Values(queued))) {

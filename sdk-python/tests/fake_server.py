@@ -160,6 +160,9 @@ class FakeServer(service.OutbidServiceServicer):
                 context.abort(news, "the server is going down")
             yield news
 
+    def ReadColumns(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
     def ControlSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         return pb.ControlSweepResponse(sweep=self.sweep)

@@ -48,6 +48,7 @@ def configs(space: Any, search: Any) -> list[Any]:
     program.experiment, _ = _experiment(plan, settings)
     program.state = {"trials": [], "steps": {}, "offsets": {}, "drawn_out": False}
     program.trials, program.scheduler = program.state["trials"], program.experiment.scheduler
+    program.live, program.paused = {}, {}
     program.stopper = None
     program.controller, program.learned = Controller(program), _Unlearned()  # type: ignore[assignment]
     program.ask(4)

@@ -13,15 +13,17 @@ import (
 type Phase uint8
 
 const (
-	// Running: the trial should be on a device until it reaches its target.
+	// Running means that the trial should be on a device until it reaches its target.
 	Running Phase = iota
-	// Paused: the trial reached its target and waits for a decision.
+	// Paused means that the trial reached its target and waits for a decision.
 	Paused
-	// Ready: the trial will be resumed by one of the next Asks.
+	// Ready means that the trial will be resumed by one of the next Asks.
 	Ready
-	// Stopped, Completed and Exited are final, except that an extension to more steps may resume a completed trial.
+	// Stopped means that the tuner has ended the trial. This phase and the next two are final.
 	Stopped
+	// Completed means that the trial has trained to its end. Only an extension to more steps may resume it.
 	Completed
+	// Exited means that the trial has ended without the tuner.
 	Exited
 )
 

@@ -143,5 +143,5 @@ def test_interrupted_kernel_leaves_the_sweep_of_a_shared_server_and_runs_again(r
     said = "".join(o["text"] for o in outputs if o.get("name") == "stderr")
     assert "continues at" in said and "stop it with ob.attach('interrupted-1').stop()" in said
     page = next(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
-    assert "</b> running" in page
+    assert "</b></a> running" in page
     assert book.cells[-1].outputs[-1]["data"]["text/plain"] == "'done'"

@@ -197,7 +197,7 @@ def test_a_sweep_from_a_notebook(installed: Installed, tmp_path: Path) -> None:
         client = nbclient.NotebookClient(book, timeout=DEADLINE, kernel_name="empty", resources=place)
         client.execute(env=installed.env)
     outputs = book.cells[-1].outputs
-    assert any("<b>train-1</b> done" in o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
+    assert any("<b>train-1</b></a> done" in o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
     assert outputs[-1]["data"]["text/plain"] == f"'{installed.python.parent / 'outbid'}'"
 
 
