@@ -21,6 +21,7 @@ export class SweepFeed {
   #version = "";
   #due: ReturnType<typeof setTimeout> | undefined;
   #drawn = 0;
+  #wake = (): void => undefined;
 
   constructor(id: () => string) {
     $effect(() => {
@@ -39,6 +40,11 @@ export class SweepFeed {
     });
   }
 
+  /** Reads a sweep that has ended again at once, as somebody changed it. */
+  again(): void {
+    this.#wake();
+  }
+
   async #run(id: string, signal: AbortSignal): Promise<void> {
     for (let wait = 500; !signal.aborted; wait = Math.min(2 * wait, 10000)) {
       const read = async (lasting: boolean, shown: AbortSignal): Promise<void> => {
@@ -51,7 +57,8 @@ export class SweepFeed {
       try {
         await follow(signal, async (shown) => {
           await read(true, shown);
-          if (!signal.aborted) await sleep(5000, signal); // it has ended; an extension is seen by the next stream
+          // It has ended. An extension is seen by the next stream.
+          if (!signal.aborted) await Promise.race([sleep(5000, signal), new Promise<void>((go) => (this.#wake = go))]);
         }, (shown) => read(false, shown));
       } catch (e) {
         if (signal.aborted) return;
