@@ -226,7 +226,7 @@ func compareTool() *tool {
 	type arguments struct{ Items []string }
 	return define(tool{
 		name: "compare", title: "Compare trials or sweeps",
-		about: "Compares trials, of one sweep or of several: metrics, and the parameters that differ. A sweep stands for its best trial.",
+		about: "Compares trials, of one sweep or of several: metrics, and the parameters that differ. Of a sweep, its best trial is compared.",
 		inputs: []input{{
 			name: "items", kind: "array", required: true, least: 2, most: 12,
 			about: "trials such as digits-1/17 or digits-1/best, or sweeps such as digits-2",
