@@ -11,21 +11,29 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// Access says which objects of the store are in use, and what a node may do with them.
+type Access struct {
+	views *views
+	// limits of a tenant, or nil if nothing is limited.
+	limits  func(tenant string, set *outbidv1.Tenant) limits.Tenant
+	deletes *deleter
+}
+
 // MayReach returns why a node may not read or store an object, or nil if it may. A node may reach, for a trial whose
 // lease it holds, what the trial starts from, its sweep's function, and the checkpoints that it saves under this
 // lease.
-func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
+func (a *Access) MayReach(req *outbidv1.AccessRequest) error {
 	ref := req.GetFork()
-	if mayConsolidate(l.view.Load(), req) {
+	if mayConsolidate(a.views.load(), req) {
 		return nil
 	}
-	s, t, place := holder(l.view.Load(), req.GetNode(), ref)
+	s, t, place := holder(a.views.load(), req.GetNode(), ref)
 	if t == nil {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())
 	}
 	if req.GetWrite() {
 		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, ref.GetLeaseId()) {
-			return l.MayKeep(s.ID, req.GetBytes())
+			return a.MayKeep(s.ID, req.GetBytes())
 		}
 		return fmt.Errorf("%s: trial %d of %s may not save this checkpoint under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
 	}
@@ -41,14 +49,14 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 
 // MayKeep returns why a checkpoint of this size may not be stored for a sweep now, or nil if it may. The error is a
 // state.LimitError if the checkpoints of the sweep's tenant would exceed its limit.
-func (l *Loop) MayKeep(sweep string, bytes int64) error {
-	v := l.view.Load()
+func (a *Access) MayKeep(sweep string, bytes int64) error {
+	v := a.views.load()
 	s, err := v.Sweep(sweep)
-	if l.cfg.Settings.Limits == nil || err != nil {
+	if a.limits == nil || err != nil {
 		return nil //nolint:nilerr // a sweep that is gone is not bounded: what it stores is deleted
 	}
 	tenant := state.TenantOf(s.Sweep().Spec)
-	most := l.cfg.Settings.Limits(tenant, v.Tenant(tenant)).CheckpointBytes
+	most := a.limits(tenant, v.Tenant(tenant)).CheckpointBytes
 	if kept := v.CheckpointBytes(tenant); most != limits.Unlimited && kept+bytes > most {
 		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: tenant, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes and this "+
 			"one %d; the limit is %d; delete sweeps that are no longer needed", tenant, kept, bytes, most)}
@@ -75,8 +83,8 @@ func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.T
 }
 
 // EachPlace calls f for every node that holds a lease, with the tenant of its trial.
-func (l *Loop) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant string)) {
-	v := l.view.Load()
+func (a *Access) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant string)) {
+	v := a.views.load()
 	for _, id := range v.SweepIDs {
 		s, err := v.Sweep(id)
 		if err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -8,6 +9,16 @@ import (
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
+
+// arrivals are the messages of nodes that the loop has not processed yet. It is safe for concurrent use.
+type arrivals struct {
+	queue *queue
+	time  *timekeeper
+	// nodes has an arrival for each node, by name.
+	nodes sync.Map
+	// bytes is the size of all messages in the queue.
+	bytes atomic.Int64
+}
 
 // arrival tracks a node's messages before the loop processes them.
 type arrival struct {
@@ -47,94 +58,75 @@ func sizeOf(in Input) int {
 	}
 }
 
-// Uplink records that a node was seen, and queues its message. It never waits: a message that finds no room is
+// take records that a node was seen, and queues its message. It never waits: a message that finds no room is
 // dropped, and the worker sends it again.
-func (l *Loop) Uplink(up *outbidv1.Uplink) {
-	a := l.arrival(up.GetNode())
-	a.at.Store(l.clock.now().UnixNano())
+func (a *arrivals) take(up *outbidv1.Uplink) {
+	node := a.of(up.GetNode())
+	node.at.Store(a.time.now().UnixNano())
 	in := arrived{Uplink{up}, proto.Size(up)}
-	if !l.enterQueue(a, in) {
+	if !a.enter(node, in) {
 		return
 	}
 	select {
-	case l.in <- in:
+	case a.queue.in <- in:
 	default:
-		l.leftQueue(in)
+		a.left(in)
 	}
 }
 
-// enterQueue adds an uplink to the queue's counts, and reports whether there is room for it.
-func (l *Loop) enterQueue(a *arrival, in arrived) bool {
+// enter adds an uplink to the queue's counts, and reports whether there is room for it.
+func (a *arrivals) enter(node *arrival, in arrived) bool {
 	size := int64(in.bytes)
-	waiting, bytes, all := a.waiting.Add(1), a.bytes.Add(size), l.uplinkBytes.Add(size)
+	waiting, bytes, all := node.waiting.Add(1), node.bytes.Add(size), a.bytes.Add(size)
 	if waiting <= uplinksWaiting && (bytes <= uplinkBytesWaiting || waiting == 1) && all <= allUplinkBytesQueued || in.Message.GetLeaving() {
 		return true
 	}
-	l.leftQueue(in)
+	a.left(in)
 	return false
 }
 
-// leftQueue removes an uplink from the queue's counts.
-func (l *Loop) leftQueue(in arrived) {
-	a := l.arrival(in.Message.GetNode())
-	a.waiting.Add(-1)
+// left removes an uplink from the queue's counts.
+func (a *arrivals) left(in arrived) {
+	node := a.of(in.Message.GetNode())
+	node.waiting.Add(-1)
+	node.bytes.Add(-int64(in.bytes))
 	a.bytes.Add(-int64(in.bytes))
-	l.uplinkBytes.Add(-int64(in.bytes))
 }
 
-func (l *Loop) arrival(node string) *arrival {
-	known, ok := l.heard.Load(node)
-	if !ok {
-		known, _ = l.heard.LoadOrStore(node, new(arrival))
+// dequeued accounts for an input that has left the queue.
+func (a *arrivals) dequeued(in Input) Input {
+	if up, ok := in.(arrived); ok {
+		a.left(up)
 	}
-	a, _ := known.(*arrival)
-	return a
+	return in
+}
+
+func (a *arrivals) of(node string) *arrival {
+	known, ok := a.nodes.Load(node)
+	if !ok {
+		known, _ = a.nodes.LoadOrStore(node, new(arrival))
+	}
+	of, _ := known.(*arrival)
+	return of
 }
 
 // lastSeen returns when a node was last seen, or zero if it was not.
-func (l *Loop) lastSeen(node string) time.Time {
-	known, ok := l.heard.Load(node)
+func (a *arrivals) lastSeen(node string) time.Time {
+	known, ok := a.nodes.Load(node)
 	if !ok {
 		return time.Time{}
 	}
-	a, _ := known.(*arrival)
-	return time.Unix(0, a.at.Load())
+	of, _ := known.(*arrival)
+	return time.Unix(0, of.at.Load())
 }
 
-const (
-	// stallAfter is how long an iteration of the loop may take before it counts as a stall.
-	stallAfter = time.Second
-	// stallTold is the shortest stall that is logged.
-	stallTold = 3 * time.Second
-)
-
-// attend returns inputs that tell the core about a stall since the last iteration of the loop, or nil.
-func (l *Loop) attend() []Input {
-	now := time.Now()
-	gap := now.Sub(l.attended)
-	first := l.attended.IsZero()
-	l.attended = now
-	if first || gap < stallAfter {
-		return nil
-	}
-	if gap >= stallTold {
-		l.cfg.Logger.Warn("the control loop stalled; every worker is given that much more time before it counts as lost",
-			"for", gap.Round(time.Millisecond), "in_decisions", l.took.Decide.Round(time.Millisecond),
-			"in_the_ledger", l.took.Append.Round(time.Millisecond))
-	}
-	return []Input{l.allHeard(), LoopStalled{For: gap}}
-}
-
-// judge returns the inputs that make the core look for silent nodes. They come last, after everything that had
-// arrived.
-func (l *Loop) judge() []Input { return []Input{l.allHeard(), Tick{}} }
-
-func (l *Loop) allHeard() NodesSeen {
-	heard := NodesSeen{}
-	l.heard.Range(func(name, known any) bool {
+// all returns when each node was last seen.
+func (a *arrivals) all() NodesSeen {
+	seen := NodesSeen{}
+	a.nodes.Range(func(name, _ any) bool {
 		node, _ := name.(string)
-		heard[node] = l.lastSeen(node)
+		seen[node] = a.lastSeen(node)
 		return true
 	})
-	return heard
+	return seen
 }

@@ -25,11 +25,7 @@ func (l *Loop) beside(decide func()) bool {
 	}
 	go func() {
 		<-done
-		select {
-		case l.in <- PolicyDone{}:
-		case <-l.leading.Done():
-		case <-l.done:
-		}
+		l.queue.put(PolicyDone{})
 	}()
 	return false
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -29,8 +30,6 @@ type clock struct {
 	at   time.Time // without a monotonic reading, because a replay has none
 	read time.Time // what wall returned then
 	told time.Duration
-	// noted is when the time was last noted; only the loop's goroutine uses it.
-	noted time.Time
 }
 
 // newClock returns a clock that begins at a time.
@@ -111,51 +110,59 @@ type Uptime interface {
 // speed.
 const noteEvery = 10 * time.Second
 
-// keepTime reports a skew, and notes the ledger's time for the next start on this machine.
-func (l *Loop) keepTime() {
-	l.tellSkew()
-	now := l.clock.now()
-	if l.cfg.Uptime == nil || now.Sub(l.clock.noted) < noteEvery {
-		return
-	}
-	l.clock.noted = now
-	if err := l.cfg.Uptime.Note(now); err != nil {
-		l.cfg.Logger.Warn("could not note the uptime: a change of this machine's clock while the server is down would not be detected", "err", err)
-	}
+// timekeeper is a leader's clock. It compares the clock with others when it starts, and tells how far this machine's
+// clock is from it.
+type timekeeper struct {
+	*clock
+	wall   func() time.Time
+	uptime Uptime
+	logger *slog.Logger
+	// noted is when the time was last noted; only the loop's goroutine uses it.
+	noted time.Time
 }
 
-// startClock starts this leader's time, once the state is restored.
-func (l *Loop) startClock(ctx context.Context) error {
-	wall, last := l.cfg.Now(), l.core.State().Time
+// start starts this leader's time, once the state as of last is restored.
+func (k *timekeeper) start(ctx context.Context, cfg Config, last time.Time) error {
+	wall := k.wall()
 	if last.IsZero() {
-		l.clock = newClock(l.cfg.Now, wall)
+		k.clock = newClock(k.wall, wall)
 		return nil
 	}
-	passed, err := passedSince(ctx, l.cfg, last, wall)
+	passed, err := passedSince(ctx, cfg, last, wall)
 	if err != nil {
 		return err
 	}
-	l.clock = newClock(l.cfg.Now, last.Add(passed))
-	l.tellSkew()
+	k.clock = newClock(k.wall, last.Add(passed))
+	k.tellSkew()
 	return nil
 }
 
+// keep reports a skew, and notes the ledger's time for the next start on this machine.
+func (k *timekeeper) keep() {
+	k.tellSkew()
+	now := k.now()
+	if k.uptime == nil || now.Sub(k.noted) < noteEvery {
+		return
+	}
+	k.noted = now
+	if err := k.uptime.Note(now); err != nil {
+		k.logger.Warn("could not note the uptime: a change of this machine's clock while the server is down would not be detected", "err", err)
+	}
+}
+
 // tellSkew logs a difference between this machine's clock and the ledger's time.
-func (l *Loop) tellSkew() {
-	skew, ok := l.clock.news()
+func (k *timekeeper) tellSkew() {
+	skew, ok := k.news()
 	if !ok {
 		return
 	}
-	l.cfg.Logger.Warn("this machine's clock differs from the time in the ledger, which approaches it slowly; timers "+
+	k.logger.Warn("this machine's clock differs from the time in the ledger, which approaches it slowly; timers "+
 		"are not affected; synchronise the clocks of the servers with NTP", "clock_ahead_by", skew.Round(time.Millisecond))
 }
 
-// Skew returns how far this machine's clock is ahead of the ledger's time.
-func (l *Loop) Skew() time.Duration { return l.clock.skew() }
-
-// checkClock returns the line of outbid doctor about this machine's clock.
-func (l *Loop) checkClock() *outbidv1.Check {
-	skew := l.clock.skew().Round(time.Millisecond)
+// check returns the line of outbid doctor about this machine's clock.
+func (k *timekeeper) check() *outbidv1.Check {
+	skew := k.skew().Round(time.Millisecond)
 	c := &outbidv1.Check{Name: "clock", Ok: skew.Abs() < skewTold}
 	word := "ahead of"
 	if skew < 0 {

@@ -118,10 +118,10 @@ func TestASkewIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	d := &drifting{real: noon, offset: -5 * time.Minute}
-	l := &Loop{cfg: Config{Now: d.now, Logger: slog.New(slog.NewTextHandler(&said, nil))}, clock: newClock(d.now, noon)}
+	k := &timekeeper{clock: newClock(d.now, noon), wall: d.now, logger: slog.New(slog.NewTextHandler(&said, nil))}
 	for range 100 {
 		d.real = d.real.Add(250 * time.Millisecond)
-		l.tellSkew()
+		k.tellSkew()
 	}
 	if n := strings.Count(said.String(), "clock_ahead_by=-4m59"); n != 1 || strings.Count(said.String(), "\n") != 1 {
 		t.Errorf("told %d times:\n%s", n, said.String())

@@ -4,117 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/control/merging"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Config configures a Loop.
-type Config struct {
-	Settings Settings
-	Policy   policy.Policy
-	// PolicyOptions are all the options that Policy was made with; the ledger records them.
-	PolicyOptions map[string]string
-	Ledger        ledger.Ledger
-	History       History
-	// Send sends orders to a node. Lost orders are sent again when the node is next seen.
-	Send func(*outbidv1.Orders) error
-	// Delete removes an object from the store. It is retried until it succeeds.
-	Delete func(ctx context.Context, key string) error
-	Now    func() time.Time
-	// Uptime is a monotonic clock of this machine, or nil.
-	Uptime Uptime
-	Logger *slog.Logger
-	// Fairness is called concurrently for readers. It defaults to Settings.Fairness.
-	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
-	// Info describes the server for the API.
-	Info func() *outbidv1.GetServerInfoResponse
-	// Seen is called after each batch has been appended to the ledger. It may be nil.
-	Seen func(seq uint64, hash []byte) error
-	// Observe is called with the durations of each step's decisions and append, and its number of reports. It may be
-	// nil.
-	Observe func(Observation)
-	// AppendPatience is how long one append is retried before the loop ends; 0 means a minute. After a full disk,
-	// JetStream accepts nothing until it is restarted, and readers wait as long as an append does.
-	AppendPatience time.Duration
-	// Samplers is the maximum number of tuners that run in processes at the same time; 0 means 16.
-	Samplers int
-	// SnapshotEvery is the minimum number of events between two snapshots; 0 means 50,000.
-	SnapshotEvery int
-}
-
-// Observation holds the measurements of one step.
-type Observation struct {
-	Inputs, Events, Reports int
-	Merges                  merging.Counts
-	Decide, Append          time.Duration
-}
-
-// History stores every report of a sweep.
-type History interface {
-	Append(seq uint64, events []*outbidv1.Event) error
-	Flush() error
-	Read(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
-	// ReadAfter calls f for the reports of a sweep after the first n.
-	ReadAfter(ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error) error
-}
-
 // Loop runs a core: it appends what the core decides, and only then acts.
 type Loop struct {
-	cfg  Config
-	in   chan Input
-	done chan struct{}
+	*Reads
+	*Commands
+	*Access
 
-	// core and tunerClients, the clients of remote tuners by sweep, are used only by Run.
-	core         *Core
-	tunerClients map[string]*tunerClient
-	// samplers limits the processes of remote tuners.
-	samplers *samplers
-	// view is what readers see: the state after the last append. Readers take no lock that Run holds.
-	view atomic.Pointer[view]
-	// drawn holds the latest version of each sweep for readers, by ID.
-	drawn    sync.Map
-	capacity atomic.Pointer[capacity]
-	// faults holds the last logged faults of avoided nodes.
-	faults map[string]faultLogged
-	// rates are the tenants' report rates in bytes per second.
-	rates atomic.Pointer[map[string]float64]
-	// heard has an arrival for each node, by name.
-	heard sync.Map
-	// uplinkBytes is the size of the uplinks in the queue.
-	uplinkBytes atomic.Int64
-	// sent holds the latest orders of each node, by name. busy is when the current step began in nanoseconds, or 0
-	// between steps.
-	sent sync.Map
-	busy atomic.Int64
+	cfg      Config
+	queue    *queue
+	arrivals *arrivals
+	time     *timekeeper
+	views    *views
+	recent   *recent
+	tuners   *tunerClients
+	renewer  *renewer
+	saver    *saver
+	deletes  *deleter
+	faults   *faultLog
+	table    state.Table
+
+	// core is used only by Run.
+	core *Core
+	// policy waits for the round that is being decided concurrently.
+	policy sync.WaitGroup
 	// attended is when the loop last ran, by the monotonic clock. took describes its last step.
 	attended time.Time
 	took     Observation
-	// policy waits for the round that is being decided concurrently.
-	policy sync.WaitGroup
-
-	recent recent
-	clock  *clock
-	// table describes the kinds of events that are read from the ledger.
-	table state.Table
-
 	// blind reports that a failure of Seen has been logged.
 	blind bool
-	// events since the latest snapshot.
-	events   int
-	snapshot sync.WaitGroup
-	saving   chan struct{}
-	deletes  *deleter
-
-	// leading ends when Abandon is called because this server no longer leads.
-	leading context.Context //nolint:containedctx // it outlives every call
+	// abandon ends the queue's context leading, because this server no longer leads.
 	abandon context.CancelFunc
 }
 
@@ -136,13 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	if cfg.AppendPatience == 0 {
 		cfg.AppendPatience = time.Minute
 	}
-	l := &Loop{
-		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
-		faults: map[string]faultLogged{}, tunerClients: map[string]*tunerClient{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
-	}
-	l.samplers = newSamplers(cfg.Samplers, l.samplersOf)
-	l.leading, l.abandon = context.WithCancel(context.Background())
-	l.cfg.Settings.Beside = l.beside
+	l := newLoop(cfg)
 	initial, err := cfg.Policy.Snapshot()
 	for err == nil {
 		if err = l.takeOver(ctx); err == nil {
@@ -156,6 +77,35 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		}
 	}
 	return nil, fmt.Errorf("restoring the state: %w", err)
+}
+
+// newLoop makes the parts of a loop.
+func newLoop(cfg Config) *Loop {
+	leading, abandon := context.WithCancel(context.Background())
+	l := &Loop{
+		cfg: cfg, queue: newQueue(leading), time: &timekeeper{wall: cfg.Now, uptime: cfg.Uptime, logger: cfg.Logger},
+		recent: &recent{}, table: state.NewTable(), deletes: newDeleter(cfg.Delete, cfg.Logger), abandon: abandon,
+	}
+	l.cfg.Settings.Beside = l.beside
+	l.arrivals = &arrivals{queue: l.queue, time: l.time}
+	l.views = &views{recent: l.recent, time: l.time, forecast: cfg.Fairness, logger: cfg.Logger}
+	l.tuners = &tunerClients{
+		clients: map[string]*tunerClient{}, samplers: newSamplers(cfg.Samplers, samplersOf(l.views, cfg.Settings.Limits)),
+		queue: l.queue, newTuner: cfg.Settings.NewTuner, logger: cfg.Logger,
+		remote: func(sweep string) *remote.Tuner { return l.core.Remote(sweep) },
+	}
+	l.renewer = &renewer{
+		queue: l.queue, arrivals: l.arrivals, time: l.time, deliver: cfg.Send, patience: cfg.AppendPatience, logger: cfg.Logger,
+	}
+	l.saver = &saver{ledger: cfg.Ledger, history: cfg.History, logger: cfg.Logger, every: cfg.SnapshotEvery, slot: make(chan struct{}, 1)}
+	l.faults = &faultLog{time: l.time, logger: cfg.Logger, told: map[string]faultLogged{}}
+	l.Reads = &Reads{
+		cfg: &l.cfg, views: l.views, arrivals: l.arrivals, time: l.time, samplers: l.tuners.samplers,
+		rounds: &roundReader{ledger: cfg.Ledger, views: l.views, recent: l.recent, table: l.table},
+	}
+	l.Commands = &Commands{queue: l.queue, time: l.time, tuners: l.tuners}
+	l.Access = &Access{views: l.views, limits: cfg.Settings.Limits, deletes: l.deletes}
+	return l
 }
 
 // takeOver restores the state and appends this server's first event. Once that is in the ledger, a previous leader
@@ -176,11 +126,11 @@ func (l *Loop) takeOver(ctx context.Context) error {
 	if batches == 0 {
 		l.recent.begin(core.State().Seq + 1)
 	}
-	l.core, l.events = core, replayed
-	if err := l.startClock(ctx); err != nil {
+	l.core, l.saver.events = core, replayed
+	if err := l.time.start(ctx, l.cfg, core.State().Time); err != nil {
 		return err
 	}
-	now := l.clock.now()
+	now := l.time.now()
 	started, err := core.Begin(now, l.cfg.Info().GetVersion(), l.cfg.PolicyOptions)
 	if err != nil {
 		return err
@@ -191,7 +141,7 @@ func (l *Loop) takeOver(ctx context.Context) error {
 	}
 	core.Appended(b)
 	l.remember(b, []*outbidv1.Event{started})
-	l.publishAll()
+	l.views.publishAll(core)
 	l.cfg.Logger.Info("state restored", "ledger", b.GetSeq(), "batches_after_snapshot", batches, "events", replayed,
 		"took", time.Since(began).Round(time.Millisecond))
 	return nil
@@ -215,26 +165,26 @@ func (l *Loop) remember(b *outbidv1.Batch, events []*outbidv1.Event) {
 // Run decides until ctx ends, and then takes a last snapshot. It returns an error that wraps ledger.ErrConflict if
 // another server has taken over.
 func (l *Loop) Run(ctx context.Context) error {
-	defer close(l.done)
+	defer close(l.queue.done)
 	stop := l.deletes.start()
 	defer stop()
-	defer l.startRenewing()()
+	defer l.renewer.start()()
 	defer l.policy.Wait()
-	defer l.endTunerClients()
+	defer l.tuners.end()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
 		var inputs []Input
 		select {
 		case <-ctx.Done():
-			l.snapshot.Wait()
+			l.saver.writing.Wait()
 			return l.finish(ctx)
-		case in := <-l.in:
-			inputs = l.gather(l.dequeued(in))
+		case in := <-l.queue.in:
+			inputs = l.gather(l.arrivals.dequeued(in))
 		case <-tick.C:
-			l.keepTime()
+			l.time.keep()
 			l.rates.Store(new(l.core.tenants.Rates()))
-			if inputs = l.gather(); len(l.in) == 0 { // nodes are not judged by uplinks that are still in the queue
+			if inputs = l.gather(); len(l.queue.in) == 0 { // nodes are not judged by uplinks that are still in the queue
 				inputs = append(inputs, l.judge()...)
 			}
 		}
@@ -242,7 +192,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		for more := true; more; inputs = nil {
 			var err error
 			if more, err = l.step(ctx, inputs); err != nil {
-				l.snapshot.Wait()
+				l.saver.writing.Wait()
 				return err
 			}
 		}
@@ -257,8 +207,8 @@ func (l *Loop) gather(inputs ...Input) []Input {
 	}
 	for len(inputs) < inputsPerStep && bytes < inputBytesPerStep {
 		select {
-		case in := <-l.in:
-			inputs = append(inputs, l.dequeued(in))
+		case in := <-l.queue.in:
+			inputs = append(inputs, l.arrivals.dequeued(in))
 			bytes += sizeOf(in)
 		default:
 			return inputs
@@ -267,18 +217,10 @@ func (l *Loop) gather(inputs ...Input) []Input {
 	return inputs
 }
 
-// dequeued accounts for an input that has left the queue.
-func (l *Loop) dequeued(in Input) Input {
-	if up, ok := in.(arrived); ok {
-		l.leftQueue(up)
-	}
-	return in
-}
-
 // step decides and appends, and only then acts.
 func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) {
-	l.busy.Store(time.Now().UnixNano())
-	defer l.busy.Store(0)
+	l.renewer.busy.Store(time.Now().UnixNano())
+	defer l.renewer.busy.Store(0)
 	out, err := l.decide(ctx, inputs)
 	if err != nil {
 		return false, err
@@ -293,17 +235,17 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 		if err := l.cfg.Send(o); err != nil {
 			l.cfg.Logger.Warn("could not send orders", "node", o.GetNode(), "err", err)
 		}
-		l.sent.Store(o.GetNode(), o)
+		l.renewer.sent.Store(o.GetNode(), o)
 	}
 	l.deletes.add(out.Delete)
-	l.consultRemote(out.Retire, out.Ask)
+	l.tuners.consult(out.Retire, out.Ask)
 	l.askAgents(out.Bids)
 	return out.More, nil
 }
 
 // StepAge returns how long ago the current step began, including its append, or 0 between two steps.
 func (l *Loop) StepAge(now time.Time) time.Duration {
-	began := l.busy.Load()
+	began := l.renewer.busy.Load()
 	if began == 0 {
 		return 0
 	}
@@ -311,7 +253,7 @@ func (l *Loop) StepAge(now time.Time) time.Duration {
 }
 
 func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
-	now := l.clock.now()
+	now := l.time.now()
 	began := time.Now()
 	out, err := l.core.Step(now, inputs...)
 	if err != nil {
@@ -324,8 +266,8 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		defer cancel()
 		patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
 		defer giveUp()
-		defer context.AfterFunc(l.leading, giveUp)()
-		if err := l.append(patient, now, out); l.leading.Err() != nil && err != nil {
+		defer context.AfterFunc(l.queue.leading, giveUp)()
+		if err := l.append(patient, now, out); l.queue.leading.Err() != nil && err != nil {
 			return Outcome{}, fmt.Errorf("this server no longer leads: %w", err)
 		} else if errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
 			return Outcome{}, fmt.Errorf("the ledger accepted no append for %s; make room on the disk of NATS, restart NATS, "+
@@ -382,10 +324,10 @@ func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {
 		l.core.Appended(b)
 		l.remember(b, events)
 	}
-	l.publish(out.Changes)
-	l.logFaults(out.Changes)
-	l.events += len(out.Events)
-	l.maybeSnapshot()
+	l.views.publish(l.core, out.Changes)
+	l.faults.log(out.Changes)
+	l.saver.events += len(out.Events)
+	l.saver.maybe(l.core)
 	return nil
 }
 
@@ -393,14 +335,19 @@ func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {
 // leader reads what the ledger accepted of it, and readers no longer wait for it.
 func (l *Loop) Abandon() { l.abandon() }
 
-// send puts an input into the loop's queue.
-func (l *Loop) send(ctx context.Context, in Input) error {
-	select {
-	case l.in <- in:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.done:
-		return state.ErrStopping
+// finish applies the round that the policy is still deciding, and then takes the last snapshot.
+func (l *Loop) finish(ctx context.Context) error {
+	if l.core.Deciding() {
+		l.core.HoldRound()
+		l.renewer.busy.Store(time.Now().UnixNano()) // renew leases meanwhile; the step below ends that
+		l.policy.Wait()
+		if _, err := l.step(ctx, []Input{PolicyDone{}}); err != nil {
+			return err
+		}
 	}
+	return l.saver.last(l.core)
 }
+
+// Uplink records that a node was seen, and queues its message. It never waits: a message that finds no room is
+// dropped, and the worker sends it again.
+func (l *Loop) Uplink(up *outbidv1.Uplink) { l.arrivals.take(up) }

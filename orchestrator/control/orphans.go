@@ -20,10 +20,10 @@ type lister interface {
 // them between dropping and deleting an object, or between storing and reporting it. It keeps objects newer than
 // before; those of running forks, because their report may be on its way from a worker that waits for a server; and
 // everything of sweeps that this ledger does not know.
-func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time) (int, error) {
+func (a *Access) DeleteOrphans(ctx context.Context, store lister, before time.Time) (int, error) {
 	var orphans []string
 	err := store.List(ctx, objects.Checkpoints, func(o objects.Info) bool {
-		if o.Modified.Before(before) && l.orphan(o.Key) {
+		if o.Modified.Before(before) && a.orphan(o.Key) {
 			orphans = append(orphans, o.Key)
 		}
 		return true
@@ -31,20 +31,20 @@ func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time
 	if err != nil {
 		return 0, fmt.Errorf("listing unneeded checkpoints: %w", err)
 	}
-	l.deletes.add(orphans)
+	a.deletes.add(orphans)
 	return len(orphans), nil
 }
 
-func (l *Loop) orphan(key string) bool {
+func (a *Access) orphan(key string) bool {
 	if sweep, ok := objects.SoupAt(key); ok {
-		s, err := l.view.Load().Sweep(sweep)
+		s, err := a.views.load().Sweep(sweep)
 		return err == nil && !slices.ContainsFunc(s.Sweep().Soups, func(o *outbidv1.Soup) bool { return o.GetKey() == key })
 	}
 	ck, ok := objects.CheckpointAt(key)
 	if !ok {
 		return false
 	}
-	s, err := l.view.Load().Sweep(ck.Sweep)
+	s, err := a.views.load().Sweep(ck.Sweep)
 	if err != nil {
 		return false
 	}

@@ -3,133 +3,110 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/control/rounds"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// do queues an input and waits for its answer.
-func do[T any](ctx context.Context, l *Loop, input func(done func(T, error)) Input) (T, error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	answers := make(chan answer, 1)
-	var none T
-	if err := l.send(ctx, input(func(v T, err error) { answers <- answer{v, err} })); err != nil {
-		return none, err
-	}
-	select {
-	case a := <-answers:
-		return a.value, a.err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	case <-l.done:
-		select {
-		case a := <-answers:
-			return a.value, a.err
-		default:
-			return none, state.ErrStopping
-		}
-	}
-}
-
-// Submit starts a sweep whose spec has been checked.
-func (l *Loop) Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (string, error) {
-	process, err := l.openTuner(ctx, spec)
-	if err != nil {
-		return "", err
-	}
-	return do(ctx, l, func(done func(string, error)) Input {
-		return Submit{Spec: proto.CloneOf(spec), Actor: actor, Key: key, Opened: process.status(), Done: func(id string, err error) {
-			process.adopt(id, err)
-			done(id, err)
-		}}
-	})
-}
-
-// Command pauses, resumes or stops a sweep.
-func (l *Loop) Command(ctx context.Context, sweep string, cmd outbidv1.SweepCommand, actor string) error {
-	_, err := do(ctx, l, func(done func(struct{}, error)) Input {
-		return Command{Sweep: sweep, Command: cmd, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
-	})
-	return err
-}
-
-// Delete removes a sweep that has ended, and returns the time and the user of the deletion. It succeeds for a sweep
-// that was deleted before.
-func (l *Loop) Delete(ctx context.Context, sweep, actor string) (state.Deleted, error) {
-	return do(ctx, l, func(done func(state.Deleted, error)) Input {
-		return Delete{Sweep: sweep, Actor: actor, Done: done}
-	})
-}
-
-// Extend gives a sweep more trials, longer training or a wider space. It returns the trials that restart because
-// their checkpoints were dropped. A preview changes nothing.
-func (l *Loop) Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {
-	return do(ctx, l, func(done func([]*outbidv1.TrainedAgain, error)) Input {
-		return Extend{Request: req, Actor: actor, Done: done}
-	})
-}
-
-// Ask requests a trial for a client of an external sweep.
-func (l *Loop) Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTrialResponse, error) {
-	return do(ctx, l, func(done func(*outbidv1.AskTrialResponse, error)) Input {
-		return Ask{Sweep: sweep, Client: client, Done: done}
-	})
-}
-
-// Tell records what a client measured.
-func (l *Loop) Tell(ctx context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error) {
-	return do(ctx, l, func(done func(*outbidv1.TellTrialResponse, error)) Input {
-		now := timestamppb.New(l.clock.now())
-		for _, r := range req.GetReports() {
-			if r.GetTime() == nil {
-				r.Time = now
-			}
-		}
-		return Tell{Request: req, Done: done}
-	})
-}
-
 // Reports calls f for every report of the sweep, or of one trial, oldest first.
-func (l *Loop) Reports(
-	ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error,
+func (r *Reads) Reports(
+	ctx context.Context, sweep string, trial *int32, f func(trial int32, report *outbidv1.Report) error,
 ) error {
-	if err := l.exists(sweep, trial); err != nil {
+	if err := r.exists(sweep, trial); err != nil {
 		return err
 	}
-	if err := l.cfg.History.Read(ctx, sweep, trial, f); err != nil {
+	if err := r.cfg.History.Read(ctx, sweep, trial, f); err != nil {
 		return fmt.Errorf("reading the reports of %s: %w", sweep, err)
 	}
 	return nil
 }
 
 // ReportsAfter calls f for the reports of a sweep after the first n, oldest first.
-func (l *Loop) ReportsAfter(
-	ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error,
+func (r *Reads) ReportsAfter(
+	ctx context.Context, sweep string, n int64, f func(trial int32, report *outbidv1.Report) error,
 ) error {
-	if err := l.exists(sweep, nil); err != nil {
+	if err := r.exists(sweep, nil); err != nil {
 		return err
 	}
-	if err := l.cfg.History.ReadAfter(ctx, sweep, n, f); err != nil {
+	if err := r.cfg.History.ReadAfter(ctx, sweep, n, f); err != nil {
 		return fmt.Errorf("reading the reports of %s: %w", sweep, err)
 	}
 	return nil
 }
 
 // Ledger calls f for every batch from a sequence number to the last one.
-func (l *Loop) Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
-	return l.cfg.Ledger.Read(ctx, max(1, from), f)
+func (r *Reads) Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
+	return r.cfg.Ledger.Read(ctx, max(1, from), f)
 }
 
-// PublishSoup adds a stored soup to a sweep, and returns it as recorded in the ledger. Soups that the sweep no longer
-// keeps are deleted.
-func (l *Loop) PublishSoup(ctx context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error) {
-	return do(ctx, l, func(done func(*outbidv1.Soup, error)) Input {
-		return PublishSoup{Sweep: sweep, Soup: soup, Done: done}
-	})
+// TenantStates returns the tenants that were added or have sweeps, by name.
+func (r *Reads) TenantStates() []*outbidv1.TenantState {
+	all := r.views.load().TenantViews(r.time.now())
+	rates := r.rates.Load()
+	for _, t := range all {
+		name, use := t.GetTenant().GetName(), t.GetUse()
+		use.Samplers = int32(r.samplers.held(name))
+		if rates != nil {
+			use.ReportRate = (*rates)[name]
+		}
+	}
+	return all
 }
+
+// Tenant returns the settings of a tenant, or nil if it was not added.
+func (r *Reads) Tenant(name string) *outbidv1.Tenant { return r.views.load().Tenant(name) }
+
+// MemberOf returns the tenants that name a member.
+func (r *Reads) MemberOf(member string) []string {
+	var all []string
+	for _, t := range r.views.load().Tenants() {
+		if slices.Contains(t.GetMembers(), member) {
+			all = append(all, t.GetName())
+		}
+	}
+	return all
+}
+
+// Totals returns the cumulative counts of every tenant that ever had a sweep, by name.
+func (r *Reads) Totals() []*state.Totals { return r.views.load().Totals() }
+
+// Impossible returns why no trial of a spec could ever run on the nodes that are up, even if they were idle. It
+// returns "" if one could, if the trials run elsewhere, or if no node is up.
+func (r *Reads) Impossible(spec *outbidv1.SweepSpec) string {
+	nodes := slices.Clone(r.views.load().Inventory.Nodes)
+	if spec.GetExternal() != nil || len(nodes) == 0 {
+		return ""
+	}
+	for i := range nodes {
+		nodes[i].Draining = false // it may be opened again
+	}
+	compiled, err := terms.Of(spec)
+	if err != nil { // Submit returns this error
+		return ""
+	}
+	return cluster.Impossible(nodes, compiled.Demand)
+}
+
+// CheckAgent returns what is wrong with the agent that a sweep chose, as Submit does.
+func (r *Reads) CheckAgent(spec *outbidv1.SweepSpec) error {
+	return rounds.CheckAgent(r.cfg.Policy, r.cfg.Settings.Agents, spec)
+}
+
+// Round returns one round from the ledger. 0 means the newest that granted or revoked something.
+func (r *Reads) Round(ctx context.Context, number uint64) (*outbidv1.Round, error) {
+	return r.rounds.round(ctx, number)
+}
+
+// Rounds returns at most limit rounds that granted or revoked something, newest first, from before a round, or the
+// newest if before is 0. With a sweep, it returns only those that concern it.
+func (r *Reads) Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error) {
+	return r.rounds.list(ctx, before, sweep, limit)
+}
+
+// Skew returns how far this machine's clock is ahead of the ledger's time.
+func (r *Reads) Skew() time.Duration { return r.time.skew() }

@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -18,12 +20,26 @@ const (
 	renewEvery = time.Second
 )
 
-// startRenewing sends nodes their last orders again during a long step, or while the loop's end waits for a policy,
+// renewer renews leases while the loop cannot. It is safe for concurrent use.
+type renewer struct {
+	queue    *queue
+	arrivals *arrivals
+	time     *timekeeper
+	deliver  func(*outbidv1.Orders) error
+	patience time.Duration
+	logger   *slog.Logger
+	// busy is when the current step began in nanoseconds, or 0 between steps.
+	busy atomic.Int64
+	// sent holds the latest orders of each node, by name.
+	sent sync.Map
+}
+
+// start sends nodes their last orders again during a long step, or while the loop's end waits for a policy,
 // so that a slow decision does not end training. Renewals contain only what is in the ledger. Only nodes that were
 // just seen are renewed, so none trains for longer than the core waits before it counts as lost. A step longer than
 // AppendPatience will fail, and is not covered. The returned function ends the renewals and waits.
-func (l *Loop) startRenewing() (stop func()) {
-	ctx, cancel := context.WithCancel(l.leading)
+func (r *renewer) start() (stop func()) {
+	ctx, cancel := context.WithCancel(r.queue.leading)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		tick := time.NewTicker(renewEvery)
@@ -35,9 +51,9 @@ func (l *Loop) startRenewing() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			began := l.busy.Load()
-			if took := time.Since(time.Unix(0, began)); began != 0 && took >= renewAfter && took < l.cfg.AppendPatience {
-				l.renew(times)
+			began := r.busy.Load()
+			if took := time.Since(time.Unix(0, began)); began != 0 && took >= renewAfter && took < r.patience {
+				r.renew(times)
 			}
 		}
 	})
@@ -46,18 +62,18 @@ func (l *Loop) startRenewing() (stop func()) {
 
 // renew sends each node that was seen within nodes.LeaseMargin its orders again. times counts the renewals since the loop
 // last sent orders, by node.
-func (l *Loop) renew(times map[string]uint64) {
-	now := l.clock.now()
-	l.sent.Range(func(_, known any) bool {
+func (r *renewer) renew(times map[string]uint64) {
+	now := r.time.now()
+	r.sent.Range(func(_, known any) bool {
 		o, _ := known.(*outbidv1.Orders)
-		if o.GetHello() || now.Sub(l.lastSeen(o.GetNode())) > nodes.LeaseMargin {
+		if o.GetHello() || now.Sub(r.arrivals.lastSeen(o.GetNode())) > nodes.LeaseMargin {
 			return true
 		}
 		again := proto.CloneOf(o)
 		times[o.GetNode()]++
 		again.Generation += 1 + times[o.GetNode()]%(nodes.Renewals-1)
-		if err := l.cfg.Send(again); err != nil {
-			l.cfg.Logger.Warn("could not renew a lease", "node", o.GetNode(), "err", err)
+		if err := r.deliver(again); err != nil {
+			r.logger.Warn("could not renew a lease", "node", o.GetNode(), "err", err)
 		}
 		return true
 	})

@@ -19,10 +19,19 @@ const roundsBlock = 256
 // errEnough ends a read of the ledger early.
 var errEnough = errors.New("enough was read")
 
-// Round returns one round from the ledger. 0 means the newest that granted or revoked something.
-func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error) {
+// roundReader reads rounds from memory, and older ones from the ledger.
+type roundReader struct {
+	ledger ledger.Ledger
+	views  *views
+	recent *recent
+	// table describes the kinds of events that are read from the ledger.
+	table state.Table
+}
+
+// round returns one round from the ledger. 0 means the newest that granted or revoked something.
+func (rr *roundReader) round(ctx context.Context, number uint64) (*outbidv1.Round, error) {
 	if number == 0 {
-		newest, err := l.Rounds(ctx, 0, "", 1)
+		newest, err := rr.list(ctx, 0, "", 1)
 		if err == nil && len(newest) == 0 {
 			err = fmt.Errorf("%w: the policy has not decided anything yet", state.ErrNotFound)
 		}
@@ -32,7 +41,7 @@ func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error
 		return newest[0], nil
 	}
 	var found *outbidv1.Round
-	from := l.recent.newest(func(r *outbidv1.Round) bool {
+	from := rr.recent.newest(func(r *outbidv1.Round) bool {
 		if r.GetRound() == number {
 			found = proto.CloneOf(r)
 		}
@@ -41,16 +50,16 @@ func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error
 	if found != nil {
 		return found, nil
 	}
-	return l.olderRound(ctx, number, min(from, l.last()+1)-1)
+	return rr.olderRound(ctx, number, min(from, rr.last()+1)-1)
 }
 
 // olderRound searches the ledger for a round up to a batch. Rounds are in ascending order, so it bisects down to one
 // block.
-func (l *Loop) olderRound(ctx context.Context, number, high uint64) (*outbidv1.Round, error) {
+func (rr *roundReader) olderRound(ctx context.Context, number, high uint64) (*outbidv1.Round, error) {
 	low, last := uint64(1), high
 	for high > low+roundsBlock {
 		middle := low + (high-low)/2
-		r, err := l.firstRound(ctx, middle, high)
+		r, err := rr.firstRound(ctx, middle, high)
 		switch {
 		case err != nil:
 			return nil, err
@@ -64,7 +73,7 @@ func (l *Loop) olderRound(ctx context.Context, number, high uint64) (*outbidv1.R
 		}
 	}
 	for {
-		r, err := l.firstRound(ctx, low, last)
+		r, err := rr.firstRound(ctx, low, last)
 		if err != nil {
 			return nil, err
 		}
@@ -78,26 +87,26 @@ func (l *Loop) olderRound(ctx context.Context, number, high uint64) (*outbidv1.R
 	}
 }
 
-// Rounds returns at most limit rounds that granted or revoked something, newest first, from before a round, or the
+// list returns at most limit rounds that granted or revoked something, newest first, from before a round, or the
 // newest if before is 0. With a sweep, it returns only those that concern it.
-func (l *Loop) Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error) {
+func (rr *roundReader) list(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error) {
 	var found []*outbidv1.Round
 	wanted := func(r *outbidv1.Round) bool {
 		return (before == 0 || r.GetRound() < before) && len(r.GetDecisions()) > 0 && takesPart(r, sweep)
 	}
-	from := l.recent.newest(func(r *outbidv1.Round) bool {
+	from := rr.recent.newest(func(r *outbidv1.Round) bool {
 		if wanted(r) {
 			found = append(found, proto.CloneOf(r))
 		}
 		return len(found) < limit
 	})
-	for high := min(from, l.last()+1) - 1; high > 0 && len(found) < limit; {
+	for high := min(from, rr.last()+1) - 1; high > 0 && len(found) < limit; {
 		low := uint64(1)
 		if high > roundsBlock {
 			low = high - roundsBlock + 1
 		}
 		var block []*outbidv1.Round
-		err := l.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
+		err := rr.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
 			if wanted(r) {
 				block = append(block, r)
 			}
@@ -120,20 +129,20 @@ func takesPart(r *outbidv1.Round, sweep string) bool {
 }
 
 // last returns the sequence number of the newest batch.
-func (l *Loop) last() uint64 { return l.view.Load().Seq }
+func (rr *roundReader) last() uint64 { return rr.views.load().Seq }
 
 // firstRound returns the first round between two batches, inclusive, or nil.
-func (l *Loop) firstRound(ctx context.Context, low, high uint64) (*outbidv1.Round, error) {
+func (rr *roundReader) firstRound(ctx context.Context, low, high uint64) (*outbidv1.Round, error) {
 	var first *outbidv1.Round
-	err := l.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
+	err := rr.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
 		first = r
 		return errEnough
 	})
 	return first, err
 }
 
-func (l *Loop) readRounds(ctx context.Context, low, high uint64, f func(*outbidv1.Round) error) error {
-	err := l.cfg.Ledger.Read(ctx, low, func(b *outbidv1.Batch) error {
+func (rr *roundReader) readRounds(ctx context.Context, low, high uint64, f func(*outbidv1.Round) error) error {
+	err := rr.ledger.Read(ctx, low, func(b *outbidv1.Batch) error {
 		if b.GetSeq() > high {
 			return errEnough
 		}
@@ -141,7 +150,7 @@ func (l *Loop) readRounds(ctx context.Context, low, high uint64, f func(*outbidv
 		if err != nil {
 			return err
 		}
-		for _, r := range roundsOf(l.table, b, events) {
+		for _, r := range roundsOf(rr.table, b, events) {
 			if err := f(r); err != nil {
 				return err
 			}

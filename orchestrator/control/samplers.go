@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/limits"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // samplers is the pool of places for the processes of remote tuners, which limits their number on this server and for
@@ -155,14 +156,16 @@ func (s *samplers) choose(p *place, own bool) *place {
 	return best
 }
 
-// samplersOf returns how many tuner processes of a tenant may run at the same time.
-func (l *Loop) samplersOf(tenant string) int64 {
-	if l.cfg.Settings.Limits == nil {
-		return limits.Unlimited
+// samplersOf returns a function that returns how many tuner processes of a tenant may run at the same time.
+func samplersOf(v *views, limit func(tenant string, set *outbidv1.Tenant) limits.Tenant) func(tenant string) int64 {
+	return func(tenant string) int64 {
+		if limit == nil {
+			return limits.Unlimited
+		}
+		seen := v.load()
+		if seen == nil {
+			return limits.Default().Samplers
+		}
+		return limit(tenant, seen.Tenant(tenant)).Samplers
 	}
-	v := l.view.Load()
-	if v == nil {
-		return limits.Default().Samplers
-	}
-	return l.cfg.Settings.Limits(tenant, v.Tenant(tenant)).Samplers
 }

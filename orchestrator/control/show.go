@@ -3,6 +3,7 @@ package control
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -10,34 +11,47 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// Reads answer readers from the state after the last append, from the history and from the ledger. They take no lock
+// that Run holds, and wait for no decision.
+type Reads struct {
+	cfg      *Config
+	views    *views
+	rounds   *roundReader
+	arrivals *arrivals
+	time     *timekeeper
+	samplers *samplers
+	// rates are the tenants' report rates in bytes per second.
+	rates atomic.Pointer[map[string]float64]
+}
+
 // Sweeps returns every sweep, newest first.
-func (l *Loop) Sweeps() []*outbidv1.Sweep {
-	v := l.view.Load()
+func (r *Reads) Sweeps() []*outbidv1.Sweep {
+	v := r.views.load()
 	all := make([]*outbidv1.Sweep, 0, len(v.SweepIDs))
 	for _, id := range slices.Backward(v.SweepIDs) {
 		if s, err := v.Sweep(id); err == nil {
-			all = append(all, l.sweep(v, s))
+			all = append(all, r.views.sweep(v, s))
 		}
 	}
 	return all
 }
 
 // Sweep returns one sweep.
-func (l *Loop) Sweep(id string) (*outbidv1.Sweep, error) {
-	v := l.view.Load()
+func (r *Reads) Sweep(id string) (*outbidv1.Sweep, error) {
+	v := r.views.load()
 	s, err := v.Sweep(id)
 	if err != nil {
 		return nil, err
 	}
-	return l.sweep(v, s), nil
+	return r.views.sweep(v, s), nil
 }
 
 // Deleted lists the sweeps that were deleted, by ID.
-func (l *Loop) Deleted() []state.Deleted { return l.view.Load().Deleted() }
+func (r *Reads) Deleted() []state.Deleted { return r.views.load().Deleted() }
 
 // Trials returns at most n trials of a sweep by number, beginning with number from.
-func (l *Loop) Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error) {
-	return trialViews(l.view.Load(), sweep, func(s *state.PublishedSweep) []*state.Trial {
+func (r *Reads) Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error) {
+	return trialViews(r.views.load(), sweep, func(s *state.PublishedSweep) []*state.Trial {
 		from := min(max(0, int(from)), s.Len())
 		var chosen []*state.Trial
 		for i := from; i < min(s.Len(), from+n); i++ {
@@ -48,9 +62,9 @@ func (l *Loop) Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error
 }
 
 // BestTrials returns at most n trials by metric, best first, after offset others.
-func (l *Loop) BestTrials(sweep string, n, offset int) ([]*outbidv1.Trial, error) {
-	return trialViews(l.view.Load(), sweep, func(s *state.PublishedSweep) []*state.Trial {
-		all := l.best(s)
+func (r *Reads) BestTrials(sweep string, n, offset int) ([]*outbidv1.Trial, error) {
+	return trialViews(r.views.load(), sweep, func(s *state.PublishedSweep) []*state.Trial {
+		all := r.views.best(s)
 		return all[min(len(all), offset):min(len(all), offset+n)]
 	})
 }
@@ -69,8 +83,8 @@ func trialViews(v *view, sweep string, choose func(*state.PublishedSweep) []*sta
 }
 
 // Trial returns one trial.
-func (l *Loop) Trial(sweep string, n int32) (*outbidv1.Trial, error) {
-	v := l.view.Load()
+func (r *Reads) Trial(sweep string, n int32) (*outbidv1.Trial, error) {
+	v := r.views.load()
 	s, err := v.Sweep(sweep)
 	if err != nil {
 		return nil, err
@@ -83,11 +97,11 @@ func (l *Loop) Trial(sweep string, n int32) (*outbidv1.Trial, error) {
 }
 
 // Nodes returns every node, by name.
-func (l *Loop) Nodes() []*outbidv1.Node {
+func (r *Reads) Nodes() []*outbidv1.Node {
 	var nodes []*outbidv1.Node
-	l.view.Load().Nodes(func(name string, n *state.PublishedNode) {
+	r.views.load().Nodes(func(name string, n *state.PublishedNode) {
 		shown := &outbidv1.Node{Info: n.View.GetInfo(), State: n.View.GetState(), Reason: n.View.GetReason(), Uses: n.View.GetUses(), Faults: n.View.GetFaults()}
-		if at := l.lastSeen(name); !at.IsZero() {
+		if at := r.arrivals.lastSeen(name); !at.IsZero() {
 			shown.LastSeen = timestamppb.New(at)
 		}
 		nodes = append(nodes, shown)
@@ -97,8 +111,8 @@ func (l *Loop) Nodes() []*outbidv1.Node {
 
 // Changes returns the sweep's trials changed after version since (0: all), the new version, and a channel that is
 // closed at the next change.
-func (l *Loop) Changes(sweep string, since uint64) (trials []*outbidv1.Trial, version uint64, next <-chan struct{}, err error) {
-	v := l.view.Load()
+func (r *Reads) Changes(sweep string, since uint64) (trials []*outbidv1.Trial, version uint64, next <-chan struct{}, err error) {
+	v := r.views.load()
 	s, err := v.Sweep(sweep)
 	if err != nil {
 		return nil, 0, nil, err
@@ -111,8 +125,8 @@ func (l *Loop) Changes(sweep string, since uint64) (trials []*outbidv1.Trial, ve
 
 // EachChange calls f for each of the sweep's trials that changed after version since (0: all), without the field
 // config. It returns the new version, and a channel that is closed at the next change.
-func (l *Loop) EachChange(sweep string, since uint64, f func(*outbidv1.Trial)) (version uint64, next <-chan struct{}, err error) {
-	v := l.view.Load()
+func (r *Reads) EachChange(sweep string, since uint64, f func(*outbidv1.Trial)) (version uint64, next <-chan struct{}, err error) {
+	v := r.views.load()
 	s, err := v.Sweep(sweep)
 	if err != nil {
 		return 0, nil, err
@@ -125,25 +139,25 @@ func (l *Loop) EachChange(sweep string, since uint64, f func(*outbidv1.Trial)) (
 
 // Superseded returns a function that reports whether a report of the sweep was made before its trial restarted from
 // an earlier step.
-func (l *Loop) Superseded(sweep string) (func(trial int32, r *outbidv1.Report) bool, error) {
-	s, err := l.view.Load().Sweep(sweep)
+func (r *Reads) Superseded(sweep string) (func(trial int32, report *outbidv1.Report) bool, error) {
+	s, err := r.views.load().Sweep(sweep)
 	if err != nil {
 		return nil, err
 	}
-	return func(trial int32, r *outbidv1.Report) bool {
+	return func(trial int32, report *outbidv1.Report) bool {
 		t, err := s.Trial(trial)
-		return err == nil && t.Superseded(r)
+		return err == nil && t.Superseded(report)
 	}, nil
 }
 
 // HasReports reports whether a trial of the sweep has reported the sweep's metric.
-func (l *Loop) HasReports(sweep string) bool {
-	s, err := l.view.Load().Sweep(sweep)
+func (r *Reads) HasReports(sweep string) bool {
+	s, err := r.views.load().Sweep(sweep)
 	return err == nil && s.Sweep().Best >= 0
 }
 
-func (l *Loop) exists(sweep string, trial *int32) error {
-	s, err := l.view.Load().Sweep(sweep)
+func (r *Reads) exists(sweep string, trial *int32) error {
+	s, err := r.views.load().Sweep(sweep)
 	if err != nil || trial == nil {
 		return err
 	}
@@ -152,13 +166,13 @@ func (l *Loop) exists(sweep string, trial *int32) error {
 }
 
 // Prices returns the policy's latest prices, or nil if it has made none.
-func (l *Loop) Prices() *outbidv1.Prices { return l.view.Load().Prices() }
+func (r *Reads) Prices() *outbidv1.Prices { return r.views.load().Prices() }
 
 // Info describes the server and its health.
-func (l *Loop) Info() *outbidv1.GetServerInfoResponse {
-	info := l.cfg.Info()
-	info.Checks = append(info.Checks, l.checkClock())
-	info.LedgerSeq, info.Policy, info.Leader = l.last(), l.cfg.Policy.Name(), true
-	info.PolicyOptions = maps.Clone(l.cfg.PolicyOptions)
+func (r *Reads) Info() *outbidv1.GetServerInfoResponse {
+	info := r.cfg.Info()
+	info.Checks = append(info.Checks, r.time.check())
+	info.LedgerSeq, info.Policy, info.Leader = r.views.load().Seq, r.cfg.Policy.Name(), true
+	info.PolicyOptions = maps.Clone(r.cfg.PolicyOptions)
 	return info
 }
