@@ -122,3 +122,32 @@ func TestAWeightIsCappedByTenant(t *testing.T) {
 		}
 	}
 }
+
+func TestANewWeightIsCappedByTenant(t *testing.T) {
+	t.Parallel()
+	limits, _, err := loadLimits(t, someLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serve(t, func(c *Config) { c.Tokens, c.Limits = testTokens(t), limits })
+	h.control.add("digits-1", "vision", 1)
+	h.control.add("granted-1", "vision", 1)
+	h.control.sweeps["granted-1"].view.Spec.Weight = 9
+	for _, tc := range []struct {
+		who, sweep string
+		weight     float64
+		want       codes.Code
+	}{
+		{"ann", "digits-1", 4, codes.OK},
+		{"ann", "digits-1", 4.1, codes.InvalidArgument},
+		{"ann", "granted-1", 8, codes.OK}, // an admin gave it more; a lower one is no harm
+		{"ann", "granted-1", 9.5, codes.InvalidArgument},
+		{"root", "digits-1", 1e6, codes.OK},
+		{"bob", "digits-1", 1, codes.NotFound},
+	} {
+		_, err := h.dial(t, token(tc.who)).ExtendSweep(t.Context(), &outbidv1.ExtendSweepRequest{Sweep: tc.sweep, Weight: &tc.weight})
+		if status.Code(err) != tc.want {
+			t.Errorf("weight %v for %s by %s: %v, want %s", tc.weight, tc.sweep, tc.who, err, tc.want)
+		}
+	}
+}

@@ -78,7 +78,7 @@ type extension struct {
 	trials, concurrency int32
 	maxSteps, steps     int64
 	space, wallTime     string
-	target              float64
+	target, weight      float64
 	preview, yes        bool
 }
 
@@ -87,8 +87,9 @@ func (sw *sweepCommands) extendCommand() *cobra.Command {
 	var e extension
 	cmd := &cobra.Command{
 		Use:   "extend SWEEP",
-		Short: "Give a sweep more trials, longer steps or a wider space",
-		Long: `Extend changes the limits of a sweep. A sweep that has ended then continues. Only the given limits change.
+		Short: "Give a sweep more trials, longer steps, a wider space or another weight",
+		Long: `Extend changes the limits of a sweep, or its weight. A sweep that has ended then continues. Only what is given
+changes.
 
 The file of --space has parameters as in the "space" of a sweep's file. Each replaces the one of that name and must
 contain its old range.
@@ -98,7 +99,8 @@ without a checkpoint repeats its steps: extend first lists these trials, and ask
 requires --yes.`,
 		Example: `  outbid extend digits-1 --trials 80
   outbid extend digits-1 --max-steps 81
-  outbid extend digits-1 --space wider.yaml --wall-time 2h`,
+  outbid extend digits-1 --space wider.yaml --wall-time 2h
+  outbid extend digits-1 --weight 2`,
 		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: sw.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,6 +132,7 @@ requires --yes.`,
 	f.Int64Var(&e.steps, "steps", 0, "new limit of steps over all trials")
 	f.StringVar(&e.wallTime, "wall-time", "", "new limit of time since submission, such as 90m")
 	f.Float64Var(&e.target, "target", 0, "new value of the metric at which the sweep ends")
+	f.Float64Var(&e.weight, "weight", 0, "new weight relative to other sweeps; 1 is usual")
 	_ = cmd.MarkFlagFilename("space", "yaml", "yml", "json")
 	return cmd
 }
@@ -199,6 +202,7 @@ func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbid
 		{"steps", e.steps > 0},
 		{"wall-time", e.wallTime != ""},
 		{"target", true},
+		{"weight", e.weight > 0},
 		{"space", e.space != ""},
 	} {
 		if !given(f.flag) {
@@ -213,13 +217,15 @@ func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbid
 			req.Trials = &e.trials
 		case "max-steps":
 			req.MaxSteps = &e.maxSteps
+		case "weight":
+			req.Weight = &e.weight
 		case "space":
 		default:
 			req.Limits = limits
 		}
 	}
 	if !some {
-		return nil, badInput("nothing to extend: give --trials, --max-steps, --space or a limit (see 'outbid extend --help')")
+		return nil, badInput("nothing to extend: give --trials, --max-steps, --space, --weight or a limit (see 'outbid extend --help')")
 	}
 	if e.space == "" {
 		return req, nil

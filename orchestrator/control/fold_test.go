@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -125,5 +127,37 @@ func TestATrialThatIsJustEndingContinues(t *testing.T) {
 	}}}})
 	if state.TrialWord(trial.State) != "running" || trial.UntilStep != 4 || trial.LeaseCount != 2 {
 		t.Errorf("it is %s until step %d, with %d leases", state.TrialWord(trial.State), trial.UntilStep, trial.LeaseCount)
+	}
+}
+
+// weighing records the weights that the policy sees.
+type weighing struct {
+	policy.Policy
+	seen map[string]float64
+}
+
+func (w weighing) Decide(v *policy.View) policy.Plan {
+	for _, a := range v.Apps {
+		w.seen[a.ID] = a.Weight
+	}
+	return w.Policy.Decide(v)
+}
+
+// The policy decides with a sweep's new weight at once.
+func TestANewWeightReachesThePolicy(t *testing.T) {
+	t.Parallel()
+	w := weighing{baseline.FIFO{}, map[string]float64{}}
+	b := benchOf(t, control.NewCore(settings(), w, state.New()), 1, sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 2})))
+	if w.seen["s-1"] != 1 {
+		t.Fatalf("the policy saw weight %v", w.seen["s-1"])
+	}
+	b.step(control.Extend{Request: &outbidv1.ExtendSweepRequest{Sweep: "s-1", Weight: new(2.5)}, Done: func(_ []*outbidv1.TrainedAgain, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}})
+	tenant := state.TenantOf(b.core.State().Sweeps["s-1"].Spec)
+	if w.seen["s-1"] != 2.5 || b.core.State().MeanWeight(tenant) != 2.5 {
+		t.Errorf("the policy saw weight %v, the tenant's mean is %v", w.seen["s-1"], b.core.State().MeanWeight(tenant))
 	}
 }

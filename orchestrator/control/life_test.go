@@ -319,6 +319,7 @@ func (l *life) extend() {
 		req.MaxSteps = new(int64(16))
 	} else {
 		req.Trials = new(int32(8))
+		req.Weight = new(1 + float64(l.submitted))
 	}
 	l.step(control.Extend{Request: req, Actor: "ann", Done: func([]*outbidv1.TrainedAgain, error) {}})
 }

@@ -218,6 +218,7 @@ type extension struct {
 	Steps       int64
 	WallTime    string `json:"wall_time"`
 	Target      *float64
+	Weight      *float64
 	Preview     bool
 	Repeat      bool `json:"repeat_steps"`
 }
@@ -225,7 +226,7 @@ type extension struct {
 func extendTool() *tool {
 	return define(tool{
 		name: "extend", title: "Extend a sweep", effect: adds, repeatable: true, runsCode: true,
-		about: "Gives a sweep more trials, longer steps, a wider space or other limits. A sweep that has ended continues. Only the given limits change.",
+		about: "Gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has ended continues. Only what is given changes.",
 		inputs: []input{
 			sweepInput(),
 			{name: "trials", kind: "integer", least: 1, most: 1e9, about: "new total of trials"},
@@ -235,6 +236,7 @@ func extendTool() *tool {
 			{name: "steps", kind: "integer", least: 1, most: 1e15, about: "new limit of steps over all trials"},
 			{name: "wall_time", kind: "string", most: 50, about: "new limit of time since submission, such as 90m"},
 			{name: "target", kind: "number", about: "new value of the metric at which the sweep ends"},
+			{name: "weight", kind: "number", about: "new weight relative to other sweeps, above 0; 1 is usual"},
 			{name: "preview", kind: "boolean", otherwise: false, about: "change nothing; only return the trials that would repeat steps"},
 			{name: "repeat_steps", kind: "boolean", otherwise: false, about: "agree that trials whose checkpoints were deleted train steps again"},
 		},
@@ -253,7 +255,7 @@ func extendTool() *tool {
 
 // request returns the request of the API for the arguments.
 func (e extension) request(sweep string) (*outbidv1.ExtendSweepRequest, error) {
-	req := &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: e.Trials, MaxSteps: e.MaxSteps}
+	req := &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: e.Trials, MaxSteps: e.MaxSteps, Weight: e.Weight}
 	if e.Concurrency > 0 || e.Steps > 0 || e.WallTime != "" || e.Target != nil {
 		req.Limits = &outbidv1.Limits{Concurrency: e.Concurrency, Steps: e.Steps, WallTime: e.WallTime, Target: e.Target}
 	}
@@ -263,8 +265,8 @@ func (e extension) request(sweep string) (*outbidv1.ExtendSweepRequest, error) {
 			return nil, fmt.Errorf("space: %w", err)
 		}
 	}
-	if req.Trials == nil && req.MaxSteps == nil && req.Limits == nil && req.Space == nil {
-		return nil, errors.New("nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time or target")
+	if req.Trials == nil && req.MaxSteps == nil && req.Limits == nil && req.Space == nil && req.Weight == nil {
+		return nil, errors.New("nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, target or weight")
 	}
 	return req, nil
 }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"errors"
+	"math"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -15,20 +16,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Extend returns the spec of a sweep with more trials, more steps, a wider space or other limits; old is not changed.
+// Extend returns the spec of a sweep with more trials, more steps, a wider space, other limits or another weight; old is
+// not changed.
 // It returns an error if something would become fewer, shorter or narrower, or if the request sets nothing. Check must
 // accept old.
 //
 // More trials mean a higher limits.trials. For successive halving they are also the trials of the first rung, for
 // hyperband as many iterations as needed, and for pbt the population.
 func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv1.SweepSpec, error) {
-	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && proto.Size(req.GetLimits()) == 0 {
-		return nil, wrong("", "the extension is empty; set more trials, a higher max_steps, a wider space or other limits")
+	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && proto.Size(req.GetLimits()) == 0 && req.Weight == nil {
+		return nil, wrong("", "the extension is empty; set more trials, a higher max_steps, a wider space, other limits or another weight")
 	}
 	s := proto.CloneOf(old)
 	Default(s)
 	for _, apply := range []func(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error{
-		extendLimits, extendSteps, extendTrials, extendSpace,
+		extendLimits, extendSteps, extendTrials, extendSpace, extendWeight,
 	} {
 		if err := apply(s, req); err != nil {
 			return nil, err
@@ -187,5 +189,17 @@ func extendSpace(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error 
 	if err := wider.Contains(old); err != nil {
 		return fromSpace(err)
 	}
+	return nil
+}
+
+// extendWeight sets another weight, which may be lower.
+func extendWeight(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {
+	if req.Weight == nil {
+		return nil
+	}
+	if w := req.GetWeight(); !(w > 0) || math.IsInf(w, 0) {
+		return wrong("weight", "must be a number above 0, got %v; 1 is usual", w)
+	}
+	s.Weight = req.GetWeight()
 	return nil
 }

@@ -32,6 +32,8 @@ func TestExtend(t *testing.T) {
 			"every limit", limited, `{"limits": {"steps": 200, "wall_time": "2h", "target": 0.95, "concurrency": 2}}`,
 			"limits: {trials: 10, steps: 200, wall_time: 2h, target: 0.95, concurrency: 2}",
 		},
+		{"a higher weight", "", `{"weight": 2.5}`, "weight: 2.5"},
+		{"a lower weight", "weight: 3", `{"weight": 1}`, "weight: 1"},
 		{"longer steps", "tuner: {asha: {max_steps: 9}}", `{"max_steps": 27}`, "tuner: {asha: {max_steps: 27}}"},
 		{
 			"a wider range", "", `{"space": {"lr": {"float": {"low": 0.0001, "high": 0.1, "log": true}}}}`,
@@ -78,7 +80,11 @@ func TestBadExtensions(t *testing.T) {
 	t.Parallel()
 	const choices = "space: {lr: {choice: {values: [a, b]}}, g: {group: {space: {n: {int: {low: 1, high: 9}}}}}}"
 	for _, tc := range []struct{ title, lines, request, want string }{
-		{"nothing", "", `{}`, "the extension is empty; set more trials, a higher max_steps, a wider space or other limits"},
+		{"nothing", "", `{}`, "the extension is empty; set more trials, a higher max_steps, a wider space, other limits or another weight"},
+		{"no weight", "", `{"weight": 0}`, "weight: must be a number above 0, got 0; 1 is usual"},
+		{"a negative weight", "", `{"weight": -1}`, "weight: must be a number above 0, got -1; 1 is usual"},
+		{"no number", "", `{"weight": "NaN"}`, "weight: must be a number above 0, got NaN; 1 is usual"},
+		{"an infinite weight", "", `{"weight": "Infinity"}`, "weight: must be a number above 0, got +Inf; 1 is usual"},
 		{"fewer trials", "", `{"trials": 9}`, "trials: 9 is less than before (10); an extension can only raise it"},
 		{
 			"fewer trials by limits", "", `{"limits": {"trials": 9}}`,

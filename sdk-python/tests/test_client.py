@@ -192,12 +192,16 @@ def test_control_and_extend(server: FakeServer, handle: ob.SweepHandle) -> None:
     for action, command in [("pause", 1), ("resume", 2), ("stop", 3)]:
         getattr(handle, action)()
         assert server.last(pb.ControlSweepRequest).command == command
-    handle.extend(trials=50, max_steps=81, space={"lr": ob.uniform(0, 2)}, limits=ob.Limits(wall_time="2h"))
+    handle.extend(trials=50, max_steps=81, space={"lr": ob.uniform(0, 2)}, limits=ob.Limits(wall_time="2h"), weight=2)
     request = server.last(pb.ExtendSweepRequest)
-    assert (request.trials, request.max_steps, request.limits.wall_time) == (50, 81, "2h")
+    assert (request.trials, request.max_steps, request.limits.wall_time, request.weight) == (50, 81, "2h", 2)
     assert request.space["lr"].float.high == 2
     handle.extend(trials=60)
     assert not server.last(pb.ExtendSweepRequest).HasField("max_steps")
+    assert not server.last(pb.ExtendSweepRequest).HasField("weight")
+    for weight in (0, -1, float("nan"), True, "2"):
+        with pytest.raises((TypeError, ValueError), match="weight must be"):
+            handle.extend(weight=weight)  # type: ignore[arg-type]
 
 
 def test_delete(server: FakeServer, handle: ob.SweepHandle) -> None:

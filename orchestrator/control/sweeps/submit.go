@@ -77,7 +77,7 @@ func (sw *Sweeps) Extend(req *outbidv1.ExtendSweepRequest, actor string) ([]*out
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
 	if proto.Equal(wider, s.Spec) {
-		return nil, fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space or other limits", state.ErrInvalid)
+		return nil, fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space, other limits or another weight", state.ErrInvalid)
 	}
 	again := sw.tuning.TrainedAgain(s, wider)
 	if req.GetPreview() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 
 from axe_playwright_python.sync_playwright import Axe
 from conftest import Outbid, Watched, eventually, program
@@ -77,11 +78,14 @@ def test_a_sweep_is_extended_and_deleted(quiet: Outbid, watched: Watched) -> Non
     expect(dialog.get_by_role("alert")).to_contain_text("wall_time")
     dialog.get_by_label("Wall time").fill("90m")
     dialog.get_by_label("Trials in all").fill("4")
+    dialog.get_by_label("Weight").fill("2")
     dialog.get_by_text("This action elsewhere").click()
-    expect(dialog.locator("code, p.mono").first).to_have_text(f"outbid extend {sweep} --trials 4 --wall-time 90m")
+    expect(dialog.locator("code, p.mono").first).to_have_text(f"outbid extend {sweep} --trials 4 --wall-time 90m --weight 2")
     dialog.get_by_role("button", name="Extend").click()
     expect(dialog).to_be_hidden()
     eventually(lambda: quiet.sweep(sweep)["counts"]["completed"] == 4, "the sweep is not extended")
+    with urllib.request.urlopen(f"{quiet.url}/v1/sweeps/{sweep}") as answer:
+        assert json.load(answer)["sweep"]["spec"]["weight"] == 2
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", level=1, name="Sweeps")).to_be_visible()

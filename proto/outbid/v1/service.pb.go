@@ -3135,7 +3135,9 @@ type ExtendSweepRequest struct {
 	// New limits; 0 or "" keeps a limit.
 	Limits *Limits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Only return what would be trained again; change nothing.
-	Preview       bool `protobuf:"varint,6,opt,name=preview,proto3" json:"preview,omitempty"`
+	Preview bool `protobuf:"varint,6,opt,name=preview,proto3" json:"preview,omitempty"`
+	// New weight relative to other sweeps, higher or lower.
+	Weight        *float64 `protobuf:"fixed64,7,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3210,6 +3212,13 @@ func (x *ExtendSweepRequest) GetPreview() bool {
 		return x.Preview
 	}
 	return false
+}
+
+func (x *ExtendSweepRequest) GetWeight() float64 {
+	if x != nil && x.Weight != nil {
+		return *x.Weight
+	}
+	return 0
 }
 
 // ExtendSweepResponse is the response of ExtendSweep.
@@ -5758,21 +5767,23 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\adeleted\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\adeleted\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\">\n" +
 	"\x14ControlSweepResponse\x12&\n" +
-	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xd7\x02\n" +
+	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xff\x02\n" +
 	"\x12ExtendSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x1b\n" +
 	"\x06trials\x18\x02 \x01(\x05H\x00R\x06trials\x88\x01\x01\x12 \n" +
 	"\tmax_steps\x18\x03 \x01(\x03H\x01R\bmaxSteps\x88\x01\x01\x12>\n" +
 	"\x05space\x18\x04 \x03(\v2(.outbid.v1.ExtendSweepRequest.SpaceEntryR\x05space\x12)\n" +
 	"\x06limits\x18\x05 \x01(\v2\x11.outbid.v1.LimitsR\x06limits\x12\x18\n" +
-	"\apreview\x18\x06 \x01(\bR\apreview\x1aN\n" +
+	"\apreview\x18\x06 \x01(\bR\apreview\x12\x1b\n" +
+	"\x06weight\x18\a \x01(\x01H\x02R\x06weight\x88\x01\x01\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01B\t\n" +
 	"\a_trialsB\f\n" +
 	"\n" +
-	"_max_steps\"{\n" +
+	"_max_stepsB\t\n" +
+	"\a_weight\"{\n" +
 	"\x13ExtendSweepResponse\x12&\n" +
 	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\x12<\n" +
 	"\rtrained_again\x18\x02 \x03(\v2\x17.outbid.v1.TrainedAgainR\ftrainedAgain\"U\n" +

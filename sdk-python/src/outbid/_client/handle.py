@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import math
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -145,13 +146,15 @@ class SweepHandle(AskTell):
         max_steps: int | None = None,
         space: Space | None = None,
         limits: Limits | None = None,
+        weight: float | None = None,
         preview: bool = False,
     ) -> tuple[model.TrainedAgain, ...]:
-        """Raise the limits of the sweep; a sweep that has ended continues.
+        """Raise the limits of the sweep, or change its weight; a sweep that has ended continues.
 
         `trials` is the new total of trials, `max_steps` the tuner's new maximum of steps per trial, `space` holds
-        parameters with wider ranges (each must contain the old one), and `limits` are new limits. If the sweep is
-        stopping, the call waits until it has stopped.
+        parameters with wider ranges (each must contain the old one), `limits` are new limits, and `weight` is the new
+        weight relative to other sweeps, which may be lower. If the sweep is stopping, the call waits until it has
+        stopped.
 
         Most checkpoints of ended trials are deleted (see `Sweep`'s `checkpoints`). Trials that continue without a
         checkpoint repeat their steps. They are returned, and a warning names them before anything starts. With
@@ -166,6 +169,10 @@ class SweepHandle(AskTell):
             fill_space(request.space, space)
         if limits is not None:
             request.limits.CopyFrom(limits.to_proto())
+        if weight is not None:
+            if not (math.isfinite(validation.number("extend: weight", weight)) and weight > 0):
+                raise ValueError(f"extend: weight must be a number above 0, got {weight!r}")
+            request.weight = weight
         if self.info().state == "stopping":
             for _ in self.watch():
                 pass

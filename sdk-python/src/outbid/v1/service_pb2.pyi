@@ -1417,6 +1417,7 @@ class ExtendSweepRequest(google.protobuf.message.Message):
     SPACE_FIELD_NUMBER: builtins.int
     LIMITS_FIELD_NUMBER: builtins.int
     PREVIEW_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trials: builtins.int
     """New total of trials."""
@@ -1424,6 +1425,8 @@ class ExtendSweepRequest(google.protobuf.message.Message):
     """New max_steps of the tuner."""
     preview: builtins.bool
     """Only return what would be trained again; change nothing."""
+    weight: builtins.float
+    """New weight relative to other sweeps, higher or lower."""
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, outbid.v1.sweep_pb2.Parameter]:
         """Parameters with wider ranges; each must contain the old range."""
@@ -1441,13 +1444,16 @@ class ExtendSweepRequest(google.protobuf.message.Message):
         space: collections.abc.Mapping[builtins.str, outbid.v1.sweep_pb2.Parameter] | None = ...,
         limits: outbid.v1.sweep_pb2.Limits | None = ...,
         preview: builtins.bool = ...,
+        weight: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "limits", b"limits", "max_steps", b"max_steps", "trials", b"trials"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "limits", b"limits", "max_steps", b"max_steps", "preview", b"preview", "space", b"space", "sweep", b"sweep", "trials", b"trials"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "_weight", b"_weight", "limits", b"limits", "max_steps", b"max_steps", "trials", b"trials", "weight", b"weight"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "_weight", b"_weight", "limits", b"limits", "max_steps", b"max_steps", "preview", b"preview", "space", b"space", "sweep", b"sweep", "trials", b"trials", "weight", b"weight"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_steps", b"_max_steps"]) -> typing.Literal["max_steps"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_trials", b"_trials"]) -> typing.Literal["trials"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_weight", b"_weight"]) -> typing.Literal["weight"] | None: ...
 
 Global___ExtendSweepRequest: typing_extensions.TypeAlias = ExtendSweepRequest
 

@@ -269,6 +269,7 @@ export interface ExtendSweepRequest {
   space: Record<string, Parameter>;
   limits?: Limits | null;
   preview: boolean;
+  weight?: Float;
 }
 
 export interface ExtendSweepResponse {
