@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -19,6 +20,28 @@ type clusterService struct {
 // ListNodes implements the service. Devices are shared, so every caller sees which trials hold them.
 func (s *clusterService) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
 	return &outbidv1.ListNodesResponse{Nodes: s.control.Nodes()}, nil
+}
+
+// ControlNode implements the service.
+func (s *clusterService) ControlNode(ctx context.Context, req *outbidv1.ControlNodeRequest) (*outbidv1.ControlNodeResponse, error) {
+	if req.GetNode() == "" {
+		return nil, fieldError("node", "is missing")
+	}
+	if req.GetCommand() == outbidv1.NodeCommand_NODE_COMMAND_UNSPECIFIED {
+		return nil, fieldError("command", "is missing; want NODE_COMMAND_CORDON, NODE_COMMAND_DRAIN or NODE_COMMAND_UNCORDON")
+	}
+	if n := len(req.GetReason()); n > limits.Detail {
+		return nil, fieldError("reason", "has %d bytes; at most %d", n, limits.Detail)
+	}
+	if err := s.control.ControlNode(ctx, req.GetNode(), req.GetCommand(), req.GetReason(), caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	for _, n := range s.control.Nodes() {
+		if n.GetInfo().GetName() == req.GetNode() {
+			return &outbidv1.ControlNodeResponse{Node: n}, nil
+		}
+	}
+	return &outbidv1.ControlNodeResponse{}, nil
 }
 
 // GetServerInfo implements the service.

@@ -34,7 +34,9 @@ type fakeControl struct {
 	fail error
 	// actors lists the actors of submissions and commands, in order.
 	actors []string
-	keys   map[string]string
+	// commands lists what was asked of nodes.
+	commands []string
+	keys     map[string]string
 	// looks counts the calls of Changes.
 	looks int
 	// deleted lists the deleted sweeps. A stop ends a sweep at once.
@@ -200,6 +202,13 @@ func (c *fakeControl) Delete(_ context.Context, id, actor string) (state.Deleted
 	d := state.Deleted{ID: id, Tenant: tenantOf(s.view.GetSpec()), Actor: actor, At: time.Unix(1e9, 0)}
 	c.deleted[id] = d
 	return d, nil
+}
+
+func (c *fakeControl) ControlNode(_ context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.commands = append(c.commands, fmt.Sprintf("%s %s %q by %s", command, node, reason, actor))
+	return c.fail
 }
 
 func (c *fakeControl) Extend(_ context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {

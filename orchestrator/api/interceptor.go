@@ -67,7 +67,7 @@ func accessOf(method string) access {
 		outbidv1.OutbidService_GetSoup_FullMethodName:
 		return readContent
 	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it contains every tenant's sweeps
-		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName,
+		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName, outbidv1.OutbidService_ControlNode_FullMethodName,
 		outbidv1.OutbidService_SetTenant_FullMethodName, outbidv1.OutbidService_RemoveTenant_FullMethodName:
 		return admin
 	case outbidv1.OutbidService_JoinWorker_FullMethodName:

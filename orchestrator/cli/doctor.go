@@ -185,6 +185,10 @@ func (k *clusterCommands) checkFaults(n nodeView) []checkView {
 		if !o.running {
 			continue
 		}
+		if o.manual { // it is closed on purpose
+			checks = append(checks, checkView{Name: "worker " + clean(n.Name), OK: true, Detail: k.faultLine(n.Name, o)})
+			continue
+		}
 		fix := "check that machine; it accepts trials again after a while, or at once when its worker is restarted"
 		if o.Sweep != nil {
 			fix = "make the sweep's program and data available there, or exclude it with resources.types"

@@ -214,6 +214,17 @@ func (f *fakeService) StreamLogs(req *outbidv1.StreamLogsRequest,
 	return nil
 }
 
+func (f *fakeService) ControlNode(_ context.Context, req *outbidv1.ControlNodeRequest) (*outbidv1.ControlNodeResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.nodes {
+		if n.GetInfo().GetName() == req.GetNode() {
+			return &outbidv1.ControlNodeResponse{Node: n}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "there is no node %q", req.GetNode())
+}
+
 func (f *fakeService) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
 	return &outbidv1.ListNodesResponse{Nodes: f.nodes}, nil
 }
@@ -378,6 +389,7 @@ func newFake() *fakeService {
 						Reason: "no room left on the disk of /var/lib/outbid-worker", Since: ago(time.Hour), Until: ago(-time.Hour), Times: 3,
 						Cordoned: true, Trials: []string{"digits-2/4", "trees-1/0"},
 					},
+					{Reason: "fan replaced on Friday", Since: ago(time.Hour), Manual: true, Actor: "ann", Drained: true},
 					{Sweep: "digits-2", Reason: "exec: \"train\": not found", Since: ago(time.Hour), Until: ago(-time.Hour), Times: 1, Cordoned: true},
 				},
 			},

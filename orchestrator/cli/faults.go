@@ -16,7 +16,17 @@ type faultView struct {
 	Until   *time.Time `json:"until"`
 	Times   int32      `json:"times"`
 	Trials  []string   `json:"trials"`
+	Actor   string     `json:"actor"`
+	manual  bool
 	running bool
+}
+
+// by returns the word of a fault, with who closed the node if a person did.
+func (o *faultView) by() string {
+	if o.Actor == "" {
+		return o.Word
+	}
+	return o.Word + " by " + clean(o.Actor)
 }
 
 func viewFaults(faults []*outbidv1.NodeFault, now time.Time) []faultView {
@@ -24,7 +34,7 @@ func viewFaults(faults []*outbidv1.NodeFault, now time.Time) []faultView {
 	for _, o := range faults {
 		v := faultView{
 			Word: state.FaultWord(o, now), Reason: o.GetReason(), Since: viewTime(o.GetSince()), Until: viewTime(o.GetUntil()),
-			Times: o.GetTimes(), Trials: o.GetTrials(), running: state.FaultActive(o, now),
+			Times: o.GetTimes(), Trials: o.GetTrials(), Actor: o.GetActor(), manual: o.GetManual(), running: state.FaultActive(o, now),
 		}
 		if o.GetSweep() != "" {
 			v.Sweep = new(o.GetSweep())

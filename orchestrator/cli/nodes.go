@@ -21,7 +21,7 @@ func (k *clusterCommands) nodesCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "List nodes, their devices and the trials that hold them",
+		Short: "List nodes and the trials that hold their devices, cordon and drain nodes",
 		Long: `Nodes lists the machines with a worker, their devices, and which trial holds each device.
 Nodes whose workers have left are omitted unless --all is given.`,
 		Example: `  outbid nodes
@@ -69,6 +69,7 @@ Nodes whose workers have left are omitted unless --all is given.`,
 	}
 	outputFlag(cmd, &out)
 	cmd.Flags().BoolVar(&all, "all", false, "also show nodes that have left")
+	cmd.AddCommand(k.cordonCommand(), k.drainCommand(), k.uncordonCommand())
 	return cmd
 }
 
@@ -116,11 +117,13 @@ func (k *clusterCommands) faultLine(node string, o faultView) string {
 		who = "gets no new trials of " + clean(*o.Sweep)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%s): %s", clean(node), who, o.Word, clean(o.Reason))
+	fmt.Fprintf(&b, "%s %s (%s): %s", clean(node), who, o.by(), clean(o.Reason))
 	if len(o.Trials) > 0 {
 		fmt.Fprintf(&b, "; failed there: %s", clean(strings.Join(o.Trials, " ")))
 	}
 	switch {
+	case o.manual:
+		fmt.Fprintf(&b, "; 'outbid nodes uncordon %s' opens it", clean(node))
 	case o.Word == "unfit":
 		b.WriteString("; it gets trials again when the checks of its worker pass")
 	case o.Word == "cordoned":

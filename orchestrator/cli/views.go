@@ -184,7 +184,7 @@ type nodeView struct {
 	Labels      map[string]string `json:"labels" doc:"labels of the worker"`
 	Devices     []deviceView      `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (which holds it, or null)"`
 	Links       []linkView        `json:"links" doc:"fast links between devices: a, b, kind, lanes"`
-	Faults      []faultView       `json:"faults" doc:"why it gets no new trials: word (unfit, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials"`
+	Faults      []faultView       `json:"faults" doc:"why it gets no new trials: word (unfit, drained, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials, actor (who cordoned or drained it, or \"\")"`
 	Warnings    []string          `json:"warnings" doc:"problems that its worker found but that do not prevent trials"`
 }
 

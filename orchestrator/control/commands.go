@@ -99,5 +99,13 @@ func (c *Commands) RemoveTenant(ctx context.Context, tenant, actor string) error
 	return err
 }
 
+// ControlNode cordons, drains or opens a node.
+func (c *Commands) ControlNode(ctx context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error {
+	_, err := do(ctx, c.queue, func(done func(struct{}, error)) Input {
+		return ControlNode{Node: node, Command: command, Reason: reason, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
+	})
+	return err
+}
+
 // AgentUp starts a new round, because an agent has become able to answer.
 func (c *Commands) AgentUp() { c.queue.put(AgentUp{}) }

@@ -121,6 +121,19 @@ func (in RemoveTenant) apply(c *Core) {
 	c.engine.Reply(func() { in.Done(err) })
 }
 
+// A ControlNode cordons, drains or opens a node.
+type ControlNode struct {
+	Node          string
+	Command       outbidv1.NodeCommand
+	Reason, Actor string
+	Done          func(error)
+}
+
+func (in ControlNode) apply(c *Core) {
+	err := c.nodes.Control(in.Node, in.Command, in.Reason, in.Actor)
+	c.engine.Reply(func() { in.Done(err) })
+}
+
 // Uplink is a message from a worker.
 type Uplink struct{ Message *outbidv1.Uplink }
 

@@ -237,7 +237,7 @@ func (l *life) snapshot(core *control.Core) *outbidv1.StateSnapshot {
 // happen makes one thing happen.
 func (l *life) happen() {
 	happenings := map[string]func(){
-		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave,
+		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave, "node": l.node,
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
 	}
 	names := slices.Sorted(maps.Keys(happenings))
@@ -326,6 +326,19 @@ func (l *life) extend() {
 
 func (l *life) remove() {
 	l.step(control.Delete{Sweep: l.sweep(), Actor: "ann", Done: func(state.Deleted, error) {}})
+}
+
+// node cordons, drains or opens a node.
+func (l *life) node() {
+	names := l.core.State().NodeNames
+	if len(names) == 0 {
+		return
+	}
+	command := outbidv1.NodeCommand(1 + l.n(3))
+	if l.n(2) == 0 {
+		command = outbidv1.NodeCommand_NODE_COMMAND_UNCORDON
+	}
+	l.step(control.ControlNode{Node: pick(l, names), Command: command, Reason: "a repair", Actor: "ann", Done: func(error) {}})
 }
 
 // tenant gives the tenant of all sweeps another quota, or removes it.

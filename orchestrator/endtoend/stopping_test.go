@@ -102,6 +102,9 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 		"RemoveWorker": func(ctx context.Context) error {
 			return only(s.RemoveWorker(ctx, &outbidv1.RemoveWorkerRequest{Node: "joiner"}))
 		},
+		"ControlNode": func(ctx context.Context) error {
+			return only(s.ControlNode(ctx, &outbidv1.ControlNodeRequest{Node: "joiner", Command: outbidv1.NodeCommand_NODE_COMMAND_CORDON}))
+		},
 		"SetTenant": func(ctx context.Context) error {
 			return only(s.SetTenant(ctx, &outbidv1.SetTenantRequest{Tenant: &outbidv1.Tenant{Name: "busy", Weight: 2}}))
 		},

@@ -258,6 +258,10 @@ func (f *foldContext) nodeJoined(e *outbidv1.NodeJoined) error {
 	st, at := f.st, f.at
 	info := e.GetNode()
 	n, ok := st.Nodes[info.GetName()]
+	var kept []*outbidv1.NodeFault
+	if ok && n.Manual() != nil { // it outlives the worker: the machine may be in repair
+		kept = append(kept, n.Manual())
+	}
 	if ok && len(n.Leases) > 0 {
 		return broken("node %s joined again while it has %d leases", info.GetName(), len(n.Leases))
 	}
@@ -269,7 +273,7 @@ func (f *foldContext) nodeJoined(e *outbidv1.NodeJoined) error {
 	}
 	*n = Node{
 		Info: info, State: outbidv1.NodeState_NODE_STATE_UP, Changed: at, Shape: shape(info),
-		Holders: make([]*Lease, len(info.GetDevices())),
+		Holders: make([]*Lease, len(info.GetDevices())), Faults: kept,
 	}
 	st.noteFaulty(n)
 	st.avoidNoMore(info.GetName(), "")

@@ -36,7 +36,7 @@ func (f *foldContext) nodeCleared(e *outbidv1.NodeCleared) error {
 	n := f.st.Nodes[e.GetNode()]
 	n.clear(e)
 	f.st.noteFaulty(n)
-	if !e.GetUnfit() && !e.GetAfterStart() {
+	if !e.GetUnfit() && !e.GetAfterStart() && !e.GetManual() {
 		f.st.avoidNoMore(e.GetNode(), e.GetSweep())
 	}
 	return nil
@@ -82,13 +82,16 @@ type faultKey interface {
 	GetSweep() string
 	GetUnfit() bool
 	GetAfterStart() bool
+	GetManual() bool
+}
+
+func sameFault(a, b faultKey) bool {
+	return a.GetSweep() == b.GetSweep() && a.GetUnfit() == b.GetUnfit() && a.GetAfterStart() == b.GetAfterStart() && a.GetManual() == b.GetManual()
 }
 
 // clear removes a fault. It makes a new slice, because readers have the old one.
 func (n *Node) clear(k faultKey) {
-	n.Faults = slices.DeleteFunc(slices.Clone(n.Faults), func(o *outbidv1.NodeFault) bool {
-		return o.GetSweep() == k.GetSweep() && o.GetUnfit() == k.GetUnfit() && o.GetAfterStart() == k.GetAfterStart()
-	})
+	n.Faults = slices.DeleteFunc(slices.Clone(n.Faults), func(o *outbidv1.NodeFault) bool { return sameFault(o, k) })
 }
 
 // Fault returns the fault that makes the trials of a sweep, or all trials if it is "", avoid a node after failed
@@ -106,9 +109,12 @@ func (n *Node) AfterStart(sweep string) *outbidv1.NodeFault {
 	return n.find(&outbidv1.NodeFault{Sweep: sweep, AfterStart: true})
 }
 
+// Manual returns the fault with which an administrator keeps new trials off a node, or nil.
+func (n *Node) Manual() *outbidv1.NodeFault { return n.find(&outbidv1.NodeFault{Manual: true}) }
+
 func (n *Node) find(k faultKey) *outbidv1.NodeFault {
 	for _, o := range n.Faults {
-		if o.GetSweep() == k.GetSweep() && o.GetUnfit() == k.GetUnfit() && o.GetAfterStart() == k.GetAfterStart() {
+		if sameFault(o, k) {
 			return o
 		}
 	}
@@ -125,10 +131,10 @@ func (n *Node) KeepsOff(at time.Time) *outbidv1.NodeFault {
 	return nil
 }
 
-// FaultActive reports whether trials avoid a node because of a fault at a time. A cordoned node is opened by an
-// event.
+// FaultActive reports whether trials avoid a node because of a fault at a time. A cordoned node, or one that
+// an administrator closed, is opened by an event.
 func FaultActive(o *outbidv1.NodeFault, at time.Time) bool {
-	return o != nil && (o.GetUnfit() || o.GetCordoned() || at.Before(from(o.GetUntil())))
+	return o != nil && (o.GetUnfit() || o.GetCordoned() || o.GetManual() || at.Before(from(o.GetUntil())))
 }
 
 // avoid records that a trial avoids a node after a failure.
@@ -269,13 +275,15 @@ func avoidedOf(records []*outbidv1.NodeAvoided) []Avoided {
 	return all
 }
 
-// FaultWord describes a fault at a time: "unfit" if the node's worker reports it, "cordoned", "backing off", or "open
-// again" until the next start shows whether the fault is over.
+// FaultWord describes a fault at a time: "unfit" if the node's worker reports it, "drained" or "cordoned", "backing
+// off", or "open again" until the next start shows whether the fault is over.
 func FaultWord(o *outbidv1.NodeFault, at time.Time) string {
 	switch {
 	case o.GetUnfit():
 		return "unfit"
-	case o.GetCordoned():
+	case o.GetDrained():
+		return "drained"
+	case o.GetCordoned(), o.GetManual():
 		return "cordoned"
 	case FaultActive(o, at):
 		return "backing off"

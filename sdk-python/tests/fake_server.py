@@ -215,7 +215,7 @@ class FakeServer(service.OutbidServiceServicer):
     def GetTrial(self, request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
-    JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetPrices = GetRound = ListRounds = GetTrial
+    JoinWorker = NewWorkerToken = RemoveWorker = ControlNode = ListNodes = ReadLedger = GetPrices = GetRound = ListRounds = GetTrial
     SetTenant = GetTenant = ListTenants = RemoveTenant = GetTrial
 
     def last(self, kind: type[Any]) -> Any:

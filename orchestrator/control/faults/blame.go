@@ -120,7 +120,7 @@ func (fs *Faults) StartedWell(s *state.Sweep, l *state.Lease) {
 			continue
 		}
 		for _, o := range n.Faults {
-			if !o.GetUnfit() && !o.GetAfterStart() && (o.GetSweep() == "" || o.GetSweep() == s.ID) {
+			if !o.GetUnfit() && !o.GetAfterStart() && !o.GetManual() && (o.GetSweep() == "" || o.GetSweep() == s.ID) {
 				fs.clearFault(n, o, "a trial started there")
 			}
 		}

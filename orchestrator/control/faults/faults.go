@@ -149,7 +149,7 @@ func (fs *Faults) Forget(s *state.Sweep) {
 // mended clears what the checks of a node's worker found, and the faults of starts that failed because of the node.
 func (fs *Faults) mended(n *state.Node) {
 	for _, o := range n.Faults {
-		if o.GetUnfit() || !o.GetAmbiguous() && !o.GetAfterStart() {
+		if o.GetUnfit() || !o.GetAmbiguous() && !o.GetAfterStart() && !o.GetManual() {
 			fs.clearFault(n, o, "the checks of its worker pass")
 		}
 	}

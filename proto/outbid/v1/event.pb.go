@@ -4009,10 +4009,13 @@ type NodeCleared struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// The fault to clear: its sweep, empty for a fault for all, and whether the worker reported it.
-	Sweep         string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Unfit         bool   `protobuf:"varint,3,opt,name=unfit,proto3" json:"unfit,omitempty"`
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	AfterStart    bool   `protobuf:"varint,5,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
+	Sweep      string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Unfit      bool   `protobuf:"varint,3,opt,name=unfit,proto3" json:"unfit,omitempty"`
+	Reason     string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	AfterStart bool   `protobuf:"varint,5,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
+	// It ends what an administrator did, and who ended it.
+	Manual        bool   `protobuf:"varint,6,opt,name=manual,proto3" json:"manual,omitempty"`
+	Actor         string `protobuf:"bytes,7,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4080,6 +4083,20 @@ func (x *NodeCleared) GetAfterStart() bool {
 		return x.AfterStart
 	}
 	return false
+}
+
+func (x *NodeCleared) GetManual() bool {
+	if x != nil {
+		return x.Manual
+	}
+	return false
+}
+
+func (x *NodeCleared) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
 }
 
 // UplinkSeen records up to which sequence number a node's messages were processed, so that each counts once.
@@ -5385,14 +5402,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"M\n" +
 	"\vNodeFaulted\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
-	"\x05fault\x18\x02 \x01(\v2\x14.outbid.v1.NodeFaultR\x05fault\"\x86\x01\n" +
+	"\x05fault\x18\x02 \x01(\v2\x14.outbid.v1.NodeFaultR\x05fault\"\xb4\x01\n" +
 	"\vNodeCleared\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05sweep\x18\x02 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05unfit\x18\x03 \x01(\bR\x05unfit\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vafter_start\x18\x05 \x01(\bR\n" +
-	"afterStart\"F\n" +
+	"afterStart\x12\x16\n" +
+	"\x06manual\x18\x06 \x01(\bR\x06manual\x12\x14\n" +
+	"\x05actor\x18\a \x01(\tR\x05actor\"F\n" +
 	"\n" +
 	"UplinkSeen\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +

@@ -204,7 +204,12 @@ type NodeFault struct {
 	// It may be the sweep's own mistake, such as a missing program.
 	Ambiguous bool `protobuf:"varint,9,opt,name=ambiguous,proto3" json:"ambiguous,omitempty"`
 	// Trials start there and fail, but make progress on other nodes.
-	AfterStart    bool `protobuf:"varint,10,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
+	AfterStart bool `protobuf:"varint,10,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
+	// An administrator keeps new trials off, until the node is opened again.
+	Manual bool `protobuf:"varint,11,opt,name=manual,proto3" json:"manual,omitempty"`
+	// Who did it, and whether its trials were moved away too. Only if manual.
+	Actor         string `protobuf:"bytes,12,opt,name=actor,proto3" json:"actor,omitempty"`
+	Drained       bool   `protobuf:"varint,13,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +310,27 @@ func (x *NodeFault) GetAmbiguous() bool {
 func (x *NodeFault) GetAfterStart() bool {
 	if x != nil {
 		return x.AfterStart
+	}
+	return false
+}
+
+func (x *NodeFault) GetManual() bool {
+	if x != nil {
+		return x.Manual
+	}
+	return false
+}
+
+func (x *NodeFault) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *NodeFault) GetDrained() bool {
+	if x != nil {
+		return x.Drained
 	}
 	return false
 }
@@ -579,7 +605,7 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\x06killed\x18G \x01(\tR\x06killed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x03\n" +
 	"\tNodeFault\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
@@ -592,7 +618,10 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\tambiguous\x18\t \x01(\bR\tambiguous\x12\x1f\n" +
 	"\vafter_start\x18\n" +
 	" \x01(\bR\n" +
-	"afterStart\"\xe2\x01\n" +
+	"afterStart\x12\x16\n" +
+	"\x06manual\x18\v \x01(\bR\x06manual\x12\x14\n" +
+	"\x05actor\x18\f \x01(\tR\x05actor\x12\x18\n" +
+	"\adrained\x18\r \x01(\bR\adrained\"\xe2\x01\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +

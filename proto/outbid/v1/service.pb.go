@@ -142,6 +142,62 @@ func (SweepCommand) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
 }
 
+// NodeCommand is what to do with a node.
+type NodeCommand int32
+
+const (
+	NodeCommand_NODE_COMMAND_UNSPECIFIED NodeCommand = 0
+	// No new trial is placed on it; those that run there continue.
+	NodeCommand_NODE_COMMAND_CORDON NodeCommand = 1
+	// No new trial is placed on it; those that run there save, end, and continue on other nodes.
+	NodeCommand_NODE_COMMAND_DRAIN NodeCommand = 2
+	// It gets trials again.
+	NodeCommand_NODE_COMMAND_UNCORDON NodeCommand = 3
+)
+
+// Enum value maps for NodeCommand.
+var (
+	NodeCommand_name = map[int32]string{
+		0: "NODE_COMMAND_UNSPECIFIED",
+		1: "NODE_COMMAND_CORDON",
+		2: "NODE_COMMAND_DRAIN",
+		3: "NODE_COMMAND_UNCORDON",
+	}
+	NodeCommand_value = map[string]int32{
+		"NODE_COMMAND_UNSPECIFIED": 0,
+		"NODE_COMMAND_CORDON":      1,
+		"NODE_COMMAND_DRAIN":       2,
+		"NODE_COMMAND_UNCORDON":    3,
+	}
+)
+
+func (x NodeCommand) Enum() *NodeCommand {
+	p := new(NodeCommand)
+	*p = x
+	return p
+}
+
+func (x NodeCommand) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeCommand) Descriptor() protoreflect.EnumDescriptor {
+	return file_outbid_v1_service_proto_enumTypes[2].Descriptor()
+}
+
+func (NodeCommand) Type() protoreflect.EnumType {
+	return &file_outbid_v1_service_proto_enumTypes[2]
+}
+
+func (x NodeCommand) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeCommand.Descriptor instead.
+func (NodeCommand) EnumDescriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
 // Secret describes a secret of a tenant, without its value.
 type Secret struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -3578,6 +3634,113 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 	return nil
 }
 
+// ControlNodeRequest is the request of ControlNode.
+type ControlNodeRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Node    string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Command NodeCommand            `protobuf:"varint,2,opt,name=command,proto3,enum=outbid.v1.NodeCommand" json:"command,omitempty"`
+	// In one line, for those who ask why the node gets no trials.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlNodeRequest) Reset() {
+	*x = ControlNodeRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlNodeRequest) ProtoMessage() {}
+
+func (x *ControlNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlNodeRequest.ProtoReflect.Descriptor instead.
+func (*ControlNodeRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ControlNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ControlNodeRequest) GetCommand() NodeCommand {
+	if x != nil {
+		return x.Command
+	}
+	return NodeCommand_NODE_COMMAND_UNSPECIFIED
+}
+
+func (x *ControlNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ControlNodeResponse is the response of ControlNode.
+type ControlNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlNodeResponse) Reset() {
+	*x = ControlNodeResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlNodeResponse) ProtoMessage() {}
+
+func (x *ControlNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlNodeResponse.ProtoReflect.Descriptor instead.
+func (*ControlNodeResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ControlNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
 // Node is the current state of a node.
 type Node struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -3594,7 +3757,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3769,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3782,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -3675,7 +3838,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3850,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3863,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -3727,7 +3890,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3902,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3915,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -3773,7 +3936,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3948,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3961,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -3823,7 +3986,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +3998,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4011,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -3890,7 +4053,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4065,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4078,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -3945,7 +4108,7 @@ type PutSoupRequest struct {
 
 func (x *PutSoupRequest) Reset() {
 	*x = PutSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4120,7 @@ func (x *PutSoupRequest) String() string {
 func (*PutSoupRequest) ProtoMessage() {}
 
 func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4133,7 @@ func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
 func (*PutSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PutSoupRequest) GetSweep() string {
@@ -4004,7 +4167,7 @@ type PutSoupResponse struct {
 
 func (x *PutSoupResponse) Reset() {
 	*x = PutSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4179,7 @@ func (x *PutSoupResponse) String() string {
 func (*PutSoupResponse) ProtoMessage() {}
 
 func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4192,7 @@ func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
 func (*PutSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PutSoupResponse) GetSoup() *Soup {
@@ -4051,7 +4214,7 @@ type GetSoupRequest struct {
 
 func (x *GetSoupRequest) Reset() {
 	*x = GetSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4226,7 @@ func (x *GetSoupRequest) String() string {
 func (*GetSoupRequest) ProtoMessage() {}
 
 func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4239,7 @@ func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
 func (*GetSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetSoupRequest) GetSweep() string {
@@ -4104,7 +4267,7 @@ type GetSoupResponse struct {
 
 func (x *GetSoupResponse) Reset() {
 	*x = GetSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4279,7 @@ func (x *GetSoupResponse) String() string {
 func (*GetSoupResponse) ProtoMessage() {}
 
 func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4129,7 +4292,7 @@ func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
 func (*GetSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetSoupResponse) GetSoup() *Soup {
@@ -4157,7 +4320,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4332,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4345,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -4214,7 +4377,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4389,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4402,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -4280,7 +4443,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4455,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4468,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -4362,7 +4525,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4537,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4550,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -4415,7 +4578,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4427,7 +4590,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4440,7 +4603,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -4460,7 +4623,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4635,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4648,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -4506,7 +4669,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4681,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4694,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetServerInfoRequest) GetThorough() bool {
@@ -4562,7 +4725,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4737,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +4750,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -4677,7 +4840,7 @@ type Caller struct {
 
 func (x *Caller) Reset() {
 	*x = Caller{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4689,7 +4852,7 @@ func (x *Caller) String() string {
 func (*Caller) ProtoMessage() {}
 
 func (x *Caller) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4702,7 +4865,7 @@ func (x *Caller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caller.ProtoReflect.Descriptor instead.
 func (*Caller) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Caller) GetName() string {
@@ -4747,7 +4910,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4922,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4935,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Check) GetName() string {
@@ -4814,7 +4977,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4826,7 +4989,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4839,7 +5002,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -4859,7 +5022,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4871,7 +5034,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4884,7 +5047,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -4909,7 +5072,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +5084,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +5097,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -4968,7 +5131,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5143,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5156,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -5021,7 +5184,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5033,7 +5196,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5046,7 +5209,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -5117,7 +5280,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5129,7 +5292,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5142,7 +5305,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Decision) GetKind() string {
@@ -5207,7 +5370,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5219,7 +5382,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5395,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -5260,7 +5423,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5435,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5448,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -5316,7 +5479,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5491,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5504,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -5382,7 +5545,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5557,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5570,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -5455,7 +5618,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5630,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5643,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -5499,7 +5662,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5674,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5687,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -5806,7 +5969,13 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04line\x18\x05 \x01(\tR\x04line\"\x12\n" +
 	"\x10ListNodesRequest\":\n" +
 	"\x11ListNodesResponse\x12%\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x0f.outbid.v1.NodeR\x05nodes\"\x84\x02\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x0f.outbid.v1.NodeR\x05nodes\"r\n" +
+	"\x12ControlNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x120\n" +
+	"\acommand\x18\x02 \x01(\x0e2\x16.outbid.v1.NodeCommandR\acommand\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\":\n" +
+	"\x13ControlNodeResponse\x12#\n" +
+	"\x04node\x18\x01 \x01(\v2\x0f.outbid.v1.NodeR\x04node\"\x84\x02\n" +
 	"\x04Node\x12'\n" +
 	"\x04info\x18\x01 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
@@ -5949,7 +6118,12 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xee\x14\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x03*w\n" +
+	"\vNodeCommand\x12\x1c\n" +
+	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
+	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x032\xbc\x15\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -5968,7 +6142,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\vDeleteSweep\x12\x1d.outbid.v1.DeleteSweepRequest\x1a\x1e.outbid.v1.DeleteSweepResponse\x12K\n" +
 	"\n" +
 	"StreamLogs\x12\x1c.outbid.v1.StreamLogsRequest\x1a\x1d.outbid.v1.StreamLogsResponse0\x01\x12F\n" +
-	"\tListNodes\x12\x1b.outbid.v1.ListNodesRequest\x1a\x1c.outbid.v1.ListNodesResponse\x12B\n" +
+	"\tListNodes\x12\x1b.outbid.v1.ListNodesRequest\x1a\x1c.outbid.v1.ListNodesResponse\x12L\n" +
+	"\vControlNode\x12\x1d.outbid.v1.ControlNodeRequest\x1a\x1e.outbid.v1.ControlNodeResponse\x12B\n" +
 	"\aPutBlob\x12\x19.outbid.v1.PutBlobRequest\x1a\x1a.outbid.v1.PutBlobResponse(\x01\x12T\n" +
 	"\rGetCheckpoint\x12\x1f.outbid.v1.GetCheckpointRequest\x1a .outbid.v1.GetCheckpointResponse0\x01\x12B\n" +
 	"\aPutSoup\x12\x19.outbid.v1.PutSoupRequest\x1a\x1a.outbid.v1.PutSoupResponse(\x01\x12B\n" +
@@ -6006,295 +6181,302 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_service_proto_rawDescData
 }
 
-var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
-	(*Secret)(nil),                 // 2: outbid.v1.Secret
-	(*SetSecretRequest)(nil),       // 3: outbid.v1.SetSecretRequest
-	(*SetSecretResponse)(nil),      // 4: outbid.v1.SetSecretResponse
-	(*ListSecretsRequest)(nil),     // 5: outbid.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),    // 6: outbid.v1.ListSecretsResponse
-	(*DeleteSecretRequest)(nil),    // 7: outbid.v1.DeleteSecretRequest
-	(*DeleteSecretResponse)(nil),   // 8: outbid.v1.DeleteSecretResponse
-	(*GetPricesRequest)(nil),       // 9: outbid.v1.GetPricesRequest
-	(*GetPricesResponse)(nil),      // 10: outbid.v1.GetPricesResponse
-	(*Sweep)(nil),                  // 11: outbid.v1.Sweep
-	(*SweepNote)(nil),              // 12: outbid.v1.SweepNote
-	(*TrialCounts)(nil),            // 13: outbid.v1.TrialCounts
-	(*Trial)(nil),                  // 14: outbid.v1.Trial
-	(*TrialRound)(nil),             // 15: outbid.v1.TrialRound
-	(*TrialFork)(nil),              // 16: outbid.v1.TrialFork
-	(*TrialMerge)(nil),             // 17: outbid.v1.TrialMerge
-	(*TrialLease)(nil),             // 18: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 19: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 20: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 21: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 22: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 23: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 24: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 25: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 26: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 27: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 28: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 29: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 30: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 31: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 32: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 33: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 34: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 35: outbid.v1.WatchSweepRequest
-	(*ReadColumnsRequest)(nil),     // 36: outbid.v1.ReadColumnsRequest
-	(*ReadColumnsResponse)(nil),    // 37: outbid.v1.ReadColumnsResponse
-	(*TrialColumn)(nil),            // 38: outbid.v1.TrialColumn
-	(*WatchSweepResponse)(nil),     // 39: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 40: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 41: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 42: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 43: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 44: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 45: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 46: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 47: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 48: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 49: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 50: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 51: outbid.v1.Node
-	(*DeviceUse)(nil),              // 52: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 53: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 54: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 55: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 56: outbid.v1.GetCheckpointResponse
-	(*PutSoupRequest)(nil),         // 57: outbid.v1.PutSoupRequest
-	(*PutSoupResponse)(nil),        // 58: outbid.v1.PutSoupResponse
-	(*GetSoupRequest)(nil),         // 59: outbid.v1.GetSoupRequest
-	(*GetSoupResponse)(nil),        // 60: outbid.v1.GetSoupResponse
-	(*AskTrialRequest)(nil),        // 61: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 62: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 63: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 64: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 65: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 66: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 67: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 68: outbid.v1.GetServerInfoResponse
-	(*Caller)(nil),                 // 69: outbid.v1.Caller
-	(*Check)(nil),                  // 70: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 71: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 72: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 73: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 74: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 75: outbid.v1.Round
-	(*Decision)(nil),               // 76: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 77: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 78: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 79: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 80: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 81: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 82: outbid.v1.RemoveWorkerResponse
-	nil,                            // 83: outbid.v1.Trial.AttributesEntry
-	nil,                            // 84: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 85: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 86: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 87: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 88: outbid.v1.SweepSpec
-	(SweepState)(0),                // 89: outbid.v1.SweepState
-	(*Outlook)(nil),                // 90: outbid.v1.Outlook
-	(*Fairness)(nil),               // 91: outbid.v1.Fairness
-	(*Soup)(nil),                   // 92: outbid.v1.Soup
-	(*Admission)(nil),              // 93: outbid.v1.Admission
-	(TrialState)(0),                // 94: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 95: google.protobuf.Struct
-	(*Report)(nil),                 // 96: outbid.v1.Report
-	(*Checkpoint)(nil),             // 97: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 98: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 99: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 100: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 101: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 102: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 103: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 104: outbid.v1.Batch
-	(*Auction)(nil),                // 105: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 106: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 107: google.protobuf.Duration
-	(*Parameter)(nil),              // 108: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 109: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 110: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 111: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 112: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 113: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 114: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 115: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 116: outbid.v1.RemoveTenantResponse
+	(NodeCommand)(0),               // 2: outbid.v1.NodeCommand
+	(*Secret)(nil),                 // 3: outbid.v1.Secret
+	(*SetSecretRequest)(nil),       // 4: outbid.v1.SetSecretRequest
+	(*SetSecretResponse)(nil),      // 5: outbid.v1.SetSecretResponse
+	(*ListSecretsRequest)(nil),     // 6: outbid.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),    // 7: outbid.v1.ListSecretsResponse
+	(*DeleteSecretRequest)(nil),    // 8: outbid.v1.DeleteSecretRequest
+	(*DeleteSecretResponse)(nil),   // 9: outbid.v1.DeleteSecretResponse
+	(*GetPricesRequest)(nil),       // 10: outbid.v1.GetPricesRequest
+	(*GetPricesResponse)(nil),      // 11: outbid.v1.GetPricesResponse
+	(*Sweep)(nil),                  // 12: outbid.v1.Sweep
+	(*SweepNote)(nil),              // 13: outbid.v1.SweepNote
+	(*TrialCounts)(nil),            // 14: outbid.v1.TrialCounts
+	(*Trial)(nil),                  // 15: outbid.v1.Trial
+	(*TrialRound)(nil),             // 16: outbid.v1.TrialRound
+	(*TrialFork)(nil),              // 17: outbid.v1.TrialFork
+	(*TrialMerge)(nil),             // 18: outbid.v1.TrialMerge
+	(*TrialLease)(nil),             // 19: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 20: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 21: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 22: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 23: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 24: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 25: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 26: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 27: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 28: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 29: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 30: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 31: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 32: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 33: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 34: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 35: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 36: outbid.v1.WatchSweepRequest
+	(*ReadColumnsRequest)(nil),     // 37: outbid.v1.ReadColumnsRequest
+	(*ReadColumnsResponse)(nil),    // 38: outbid.v1.ReadColumnsResponse
+	(*TrialColumn)(nil),            // 39: outbid.v1.TrialColumn
+	(*WatchSweepResponse)(nil),     // 40: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 41: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 42: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 43: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 44: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 45: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 46: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 47: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 48: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 49: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 50: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 51: outbid.v1.ListNodesResponse
+	(*ControlNodeRequest)(nil),     // 52: outbid.v1.ControlNodeRequest
+	(*ControlNodeResponse)(nil),    // 53: outbid.v1.ControlNodeResponse
+	(*Node)(nil),                   // 54: outbid.v1.Node
+	(*DeviceUse)(nil),              // 55: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 56: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 57: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 58: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 59: outbid.v1.GetCheckpointResponse
+	(*PutSoupRequest)(nil),         // 60: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 61: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 62: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 63: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 64: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 65: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 66: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 67: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 68: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 69: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 70: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 71: outbid.v1.GetServerInfoResponse
+	(*Caller)(nil),                 // 72: outbid.v1.Caller
+	(*Check)(nil),                  // 73: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 74: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 75: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 76: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 77: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 78: outbid.v1.Round
+	(*Decision)(nil),               // 79: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 80: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 81: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 82: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 83: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 84: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 85: outbid.v1.RemoveWorkerResponse
+	nil,                            // 86: outbid.v1.Trial.AttributesEntry
+	nil,                            // 87: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 88: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 89: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 90: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 91: outbid.v1.SweepSpec
+	(SweepState)(0),                // 92: outbid.v1.SweepState
+	(*Outlook)(nil),                // 93: outbid.v1.Outlook
+	(*Fairness)(nil),               // 94: outbid.v1.Fairness
+	(*Soup)(nil),                   // 95: outbid.v1.Soup
+	(*Admission)(nil),              // 96: outbid.v1.Admission
+	(TrialState)(0),                // 97: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 98: google.protobuf.Struct
+	(*Report)(nil),                 // 99: outbid.v1.Report
+	(*Checkpoint)(nil),             // 100: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 101: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 102: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 103: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 104: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 105: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 106: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 107: outbid.v1.Batch
+	(*Auction)(nil),                // 108: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 109: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 110: google.protobuf.Duration
+	(*Parameter)(nil),              // 111: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 112: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 113: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 114: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 115: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 116: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 117: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 118: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 119: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	86,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
-	2,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
-	2,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	87,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	88,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	89,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	86,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	86,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
-	13,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	14,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
-	12,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	90,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	91,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	92,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	93,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	86,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	94,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	95,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	96,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	86,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	86,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	97,  // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	18,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	15,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	17,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	83,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	86,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	86,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	16,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	19,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	86,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	86,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	16,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	98,  // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	19,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	86,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	86,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	88,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	11,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	88,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	90,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	95,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	11,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	11,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	14,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	14,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	34,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	96,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	11,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
-	38,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
+	89,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	3,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
+	3,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
+	90,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	91,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	92,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	89,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	89,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	14,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
+	15,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	13,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
+	93,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	94,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	95,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	96,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	89,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	97,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	98,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	99,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	89,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	89,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	100, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	19,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	16,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	18,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	86,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	89,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	89,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	17,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	20,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	89,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	89,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	17,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	101, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	20,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	89,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	89,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	91,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	12,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	91,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	93,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	98,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	12,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	12,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	15,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	15,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	35,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	99,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	12,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
+	39,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
 	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
-	11,  // 51: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	14,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	34,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	12,  // 51: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	15,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	35,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	86,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	11,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	84,  // 57: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	99,  // 58: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	11,  // 59: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	46,  // 60: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	86,  // 61: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	51,  // 62: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	100, // 63: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	101, // 64: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	86,  // 65: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	52,  // 66: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	102, // 67: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	103, // 68: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	97,  // 69: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	92,  // 70: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	92,  // 71: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	92,  // 72: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	14,  // 73: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	96,  // 74: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	14,  // 75: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	104, // 76: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	86,  // 77: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	70,  // 78: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	85,  // 79: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	69,  // 80: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	75,  // 81: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	75,  // 82: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	86,  // 83: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	105, // 84: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	76,  // 85: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	106, // 86: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	86,  // 87: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	107, // 88: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	86,  // 89: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	86,  // 90: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	108, // 91: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	20,  // 92: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	22,  // 93: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	24,  // 94: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	26,  // 95: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	28,  // 96: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	30,  // 97: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	32,  // 98: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	35,  // 99: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	36,  // 100: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	40,  // 101: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	44,  // 102: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	41,  // 103: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	47,  // 104: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	49,  // 105: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	53,  // 106: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	55,  // 107: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	57,  // 108: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	59,  // 109: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	61,  // 110: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	63,  // 111: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	65,  // 112: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	71,  // 113: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	73,  // 114: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	77,  // 115: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	79,  // 116: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	81,  // 117: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	109, // 118: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	110, // 119: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	111, // 120: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	112, // 121: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	3,   // 122: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	5,   // 123: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	7,   // 124: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	9,   // 125: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	67,  // 126: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	21,  // 127: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	23,  // 128: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	25,  // 129: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	27,  // 130: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	29,  // 131: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	31,  // 132: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	33,  // 133: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	39,  // 134: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	37,  // 135: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	43,  // 136: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	45,  // 137: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	42,  // 138: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	48,  // 139: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	50,  // 140: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	54,  // 141: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	56,  // 142: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	58,  // 143: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	60,  // 144: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	62,  // 145: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	64,  // 146: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	66,  // 147: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	72,  // 148: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	74,  // 149: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	78,  // 150: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	80,  // 151: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	82,  // 152: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	113, // 153: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	114, // 154: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	115, // 155: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	116, // 156: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	4,   // 157: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	6,   // 158: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	8,   // 159: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	10,  // 160: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	68,  // 161: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	127, // [127:162] is the sub-list for method output_type
-	92,  // [92:127] is the sub-list for method input_type
-	92,  // [92:92] is the sub-list for extension type_name
-	92,  // [92:92] is the sub-list for extension extendee
-	0,   // [0:92] is the sub-list for field type_name
+	89,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	12,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	87,  // 57: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	102, // 58: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	12,  // 59: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	47,  // 60: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	89,  // 61: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	54,  // 62: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	2,   // 63: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
+	54,  // 64: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
+	103, // 65: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	104, // 66: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	89,  // 67: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	55,  // 68: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	105, // 69: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	106, // 70: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	100, // 71: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	95,  // 72: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	95,  // 73: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	95,  // 74: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	15,  // 75: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	99,  // 76: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	15,  // 77: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	107, // 78: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	89,  // 79: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	73,  // 80: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	88,  // 81: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	72,  // 82: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	78,  // 83: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	78,  // 84: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	89,  // 85: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	108, // 86: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	79,  // 87: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	109, // 88: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	89,  // 89: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	110, // 90: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	89,  // 91: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	89,  // 92: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	111, // 93: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	21,  // 94: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	23,  // 95: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	25,  // 96: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	27,  // 97: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	29,  // 98: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	31,  // 99: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	33,  // 100: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	36,  // 101: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	37,  // 102: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	41,  // 103: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	45,  // 104: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	42,  // 105: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	48,  // 106: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	50,  // 107: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	52,  // 108: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	56,  // 109: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	58,  // 110: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	60,  // 111: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	62,  // 112: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	64,  // 113: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	66,  // 114: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	68,  // 115: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	74,  // 116: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	76,  // 117: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	80,  // 118: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	82,  // 119: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	84,  // 120: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	112, // 121: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	113, // 122: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	114, // 123: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	115, // 124: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	4,   // 125: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	6,   // 126: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	8,   // 127: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	10,  // 128: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	70,  // 129: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	22,  // 130: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	24,  // 131: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	26,  // 132: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	28,  // 133: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	30,  // 134: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	32,  // 135: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	34,  // 136: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	40,  // 137: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	38,  // 138: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	44,  // 139: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	46,  // 140: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	43,  // 141: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	49,  // 142: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	51,  // 143: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	53,  // 144: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	57,  // 145: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	59,  // 146: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	61,  // 147: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	63,  // 148: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	65,  // 149: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	67,  // 150: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	69,  // 151: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	75,  // 152: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	77,  // 153: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	81,  // 154: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	83,  // 155: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	85,  // 156: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	116, // 157: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	117, // 158: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	118, // 159: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	119, // 160: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	5,   // 161: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	7,   // 162: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	9,   // 163: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	11,  // 164: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	71,  // 165: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	130, // [130:166] is the sub-list for method output_type
+	94,  // [94:130] is the sub-list for method input_type
+	94,  // [94:94] is the sub-list for extension type_name
+	94,  // [94:94] is the sub-list for extension extendee
+	0,   // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -6314,14 +6496,14 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[45].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[53].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   84,
+			NumEnums:      3,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

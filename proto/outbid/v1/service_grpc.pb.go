@@ -35,6 +35,7 @@ const (
 	OutbidService_DeleteSweep_FullMethodName    = "/outbid.v1.OutbidService/DeleteSweep"
 	OutbidService_StreamLogs_FullMethodName     = "/outbid.v1.OutbidService/StreamLogs"
 	OutbidService_ListNodes_FullMethodName      = "/outbid.v1.OutbidService/ListNodes"
+	OutbidService_ControlNode_FullMethodName    = "/outbid.v1.OutbidService/ControlNode"
 	OutbidService_PutBlob_FullMethodName        = "/outbid.v1.OutbidService/PutBlob"
 	OutbidService_GetCheckpoint_FullMethodName  = "/outbid.v1.OutbidService/GetCheckpoint"
 	OutbidService_PutSoup_FullMethodName        = "/outbid.v1.OutbidService/PutSoup"
@@ -93,6 +94,8 @@ type OutbidServiceClient interface {
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// ListNodes lists nodes and the trials that hold their devices.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
+	// ControlNode keeps new trials off a node, moves its trials away too, or opens it again. For admins.
+	ControlNode(ctx context.Context, in *ControlNodeRequest, opts ...grpc.CallOption) (*ControlNodeResponse, error)
 	// PutBlob stores a function under its SHA-256.
 	PutBlob(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutBlobRequest, PutBlobResponse], error)
 	// GetCheckpoint streams the file of a trial's checkpoint.
@@ -315,6 +318,16 @@ func (c *outbidServiceClient) ListNodes(ctx context.Context, in *ListNodesReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListNodesResponse)
 	err := c.cc.Invoke(ctx, OutbidService_ListNodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) ControlNode(ctx context.Context, in *ControlNodeRequest, opts ...grpc.CallOption) (*ControlNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ControlNodeResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ControlNode_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -599,6 +612,8 @@ type OutbidServiceServer interface {
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// ListNodes lists nodes and the trials that hold their devices.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
+	// ControlNode keeps new trials off a node, moves its trials away too, or opens it again. For admins.
+	ControlNode(context.Context, *ControlNodeRequest) (*ControlNodeResponse, error)
 	// PutBlob stores a function under its SHA-256.
 	PutBlob(grpc.ClientStreamingServer[PutBlobRequest, PutBlobResponse]) error
 	// GetCheckpoint streams the file of a trial's checkpoint.
@@ -692,6 +707,9 @@ func (UnimplementedOutbidServiceServer) StreamLogs(*StreamLogsRequest, grpc.Serv
 }
 func (UnimplementedOutbidServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
+}
+func (UnimplementedOutbidServiceServer) ControlNode(context.Context, *ControlNodeRequest) (*ControlNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ControlNode not implemented")
 }
 func (UnimplementedOutbidServiceServer) PutBlob(grpc.ClientStreamingServer[PutBlobRequest, PutBlobResponse]) error {
 	return status.Error(codes.Unimplemented, "method PutBlob not implemented")
@@ -997,6 +1015,24 @@ func _OutbidService_ListNodes_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OutbidServiceServer).ListNodes(ctx, req.(*ListNodesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_ControlNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ControlNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ControlNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ControlNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ControlNode(ctx, req.(*ControlNodeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1382,6 +1418,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListNodes",
 			Handler:    _OutbidService_ListNodes_Handler,
+		},
+		{
+			MethodName: "ControlNode",
+			Handler:    _OutbidService_ControlNode_Handler,
 		},
 		{
 			MethodName: "AskTrial",

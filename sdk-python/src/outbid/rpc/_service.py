@@ -203,6 +203,10 @@ class Service:
         """Remove a worker from the cluster. Needs an admin token."""
         return self._transport.call(lambda s: s.RemoveWorker, request, pb.RemoveWorkerResponse)
 
+    def control_node(self, request: pb.ControlNodeRequest) -> pb.ControlNodeResponse:
+        """Cordon, drain or open a node. Needs an admin token."""
+        return self._transport.call(lambda s: s.ControlNode, request, pb.ControlNodeResponse)
+
     def set_tenant(self, request: tenant_pb2.SetTenantRequest) -> tenant_pb2.SetTenantResponse:
         """Add or change a tenant. Needs an admin token."""
         return self._transport.call(lambda s: s.SetTenant, request, tenant_pb2.SetTenantResponse)

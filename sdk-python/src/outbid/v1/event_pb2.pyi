@@ -1606,12 +1606,17 @@ class NodeCleared(google.protobuf.message.Message):
     UNFIT_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     AFTER_START_FIELD_NUMBER: builtins.int
+    MANUAL_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
     node: builtins.str
     sweep: builtins.str
     """The fault to clear: its sweep, empty for a fault for all, and whether the worker reported it."""
     unfit: builtins.bool
     reason: builtins.str
     after_start: builtins.bool
+    manual: builtins.bool
+    """It ends what an administrator did, and who ended it."""
+    actor: builtins.str
     def __init__(
         self,
         *,
@@ -1620,8 +1625,10 @@ class NodeCleared(google.protobuf.message.Message):
         unfit: builtins.bool = ...,
         reason: builtins.str = ...,
         after_start: builtins.bool = ...,
+        manual: builtins.bool = ...,
+        actor: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after_start", b"after_start", "node", b"node", "reason", b"reason", "sweep", b"sweep", "unfit", b"unfit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "after_start", b"after_start", "manual", b"manual", "node", b"node", "reason", b"reason", "sweep", b"sweep", "unfit", b"unfit"]) -> None: ...
 
 Global___NodeCleared: typing_extensions.TypeAlias = NodeCleared
 

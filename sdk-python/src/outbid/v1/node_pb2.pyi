@@ -123,6 +123,9 @@ class NodeFault(google.protobuf.message.Message):
     UNFIT_FIELD_NUMBER: builtins.int
     AMBIGUOUS_FIELD_NUMBER: builtins.int
     AFTER_START_FIELD_NUMBER: builtins.int
+    MANUAL_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    DRAINED_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     """The sweep whose trials are not placed there; empty for all sweeps."""
     reason: builtins.str
@@ -137,6 +140,11 @@ class NodeFault(google.protobuf.message.Message):
     """It may be the sweep's own mistake, such as a missing program."""
     after_start: builtins.bool
     """Trials start there and fail, but make progress on other nodes."""
+    manual: builtins.bool
+    """An administrator keeps new trials off, until the node is opened again."""
+    actor: builtins.str
+    """Who did it, and whether its trials were moved away too. Only if manual."""
+    drained: builtins.bool
     @property
     def since(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -162,9 +170,12 @@ class NodeFault(google.protobuf.message.Message):
         unfit: builtins.bool = ...,
         ambiguous: builtins.bool = ...,
         after_start: builtins.bool = ...,
+        manual: builtins.bool = ...,
+        actor: builtins.str = ...,
+        drained: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["since", b"since", "until", b"until"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["after_start", b"after_start", "ambiguous", b"ambiguous", "cordoned", b"cordoned", "reason", b"reason", "since", b"since", "sweep", b"sweep", "times", b"times", "trials", b"trials", "unfit", b"unfit", "until", b"until"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "after_start", b"after_start", "ambiguous", b"ambiguous", "cordoned", b"cordoned", "drained", b"drained", "manual", b"manual", "reason", b"reason", "since", b"since", "sweep", b"sweep", "times", b"times", "trials", b"trials", "unfit", b"unfit", "until", b"until"]) -> None: ...
 
 Global___NodeFault: typing_extensions.TypeAlias = NodeFault
 

@@ -83,6 +83,32 @@ SWEEP_COMMAND_STOP: SweepCommand.ValueType  # 3
 """Save and end every trial; the sweep can be resumed or extended later."""
 Global___SweepCommand: typing_extensions.TypeAlias = SweepCommand
 
+class _NodeCommand:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _NodeCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NodeCommand.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    NODE_COMMAND_UNSPECIFIED: _NodeCommand.ValueType  # 0
+    NODE_COMMAND_CORDON: _NodeCommand.ValueType  # 1
+    """No new trial is placed on it; those that run there continue."""
+    NODE_COMMAND_DRAIN: _NodeCommand.ValueType  # 2
+    """No new trial is placed on it; those that run there save, end, and continue on other nodes."""
+    NODE_COMMAND_UNCORDON: _NodeCommand.ValueType  # 3
+    """It gets trials again."""
+
+class NodeCommand(_NodeCommand, metaclass=_NodeCommandEnumTypeWrapper):
+    """NodeCommand is what to do with a node."""
+
+NODE_COMMAND_UNSPECIFIED: NodeCommand.ValueType  # 0
+NODE_COMMAND_CORDON: NodeCommand.ValueType  # 1
+"""No new trial is placed on it; those that run there continue."""
+NODE_COMMAND_DRAIN: NodeCommand.ValueType  # 2
+"""No new trial is placed on it; those that run there save, end, and continue on other nodes."""
+NODE_COMMAND_UNCORDON: NodeCommand.ValueType  # 3
+"""It gets trials again."""
+Global___NodeCommand: typing_extensions.TypeAlias = NodeCommand
+
 @typing.final
 class Secret(google.protobuf.message.Message):
     """Secret describes a secret of a tenant, without its value."""
@@ -1602,6 +1628,49 @@ class ListNodesResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["nodes", b"nodes"]) -> None: ...
 
 Global___ListNodesResponse: typing_extensions.TypeAlias = ListNodesResponse
+
+@typing.final
+class ControlNodeRequest(google.protobuf.message.Message):
+    """ControlNodeRequest is the request of ControlNode."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    command: Global___NodeCommand.ValueType
+    reason: builtins.str
+    """In one line, for those who ask why the node gets no trials."""
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        command: Global___NodeCommand.ValueType = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "node", b"node", "reason", b"reason"]) -> None: ...
+
+Global___ControlNodeRequest: typing_extensions.TypeAlias = ControlNodeRequest
+
+@typing.final
+class ControlNodeResponse(google.protobuf.message.Message):
+    """ControlNodeResponse is the response of ControlNode."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    @property
+    def node(self) -> Global___Node: ...
+    def __init__(
+        self,
+        *,
+        node: Global___Node | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["node", b"node"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["node", b"node"]) -> None: ...
+
+Global___ControlNodeResponse: typing_extensions.TypeAlias = ControlNodeResponse
 
 @typing.final
 class Node(google.protobuf.message.Message):

@@ -106,6 +106,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.ControlNode = channel.unary_unary(
+                '/outbid.v1.OutbidService/ControlNode',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ControlNodeRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ControlNodeResponse.FromString,
+                _registered_method=True)
         self.PutBlob = channel.stream_unary(
                 '/outbid.v1.OutbidService/PutBlob',
                 request_serializer=outbid_dot_v1_dot_service__pb2.PutBlobRequest.SerializeToString,
@@ -311,6 +316,13 @@ class OutbidServiceServicer(object):
 
     def ListNodes(self, request, context):
         """ListNodes lists nodes and the trials that hold their devices.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ControlNode(self, request, context):
+        """ControlNode keeps new trials off a node, moves its trials away too, or opens it again. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -535,6 +547,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ListNodesRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'ControlNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ControlNode,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ControlNodeRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ControlNodeResponse.SerializeToString,
             ),
             'PutBlob': grpc.stream_unary_rpc_method_handler(
                     servicer.PutBlob,
@@ -1021,6 +1038,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ListNodes',
             outbid_dot_v1_dot_service__pb2.ListNodesRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ControlNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ControlNode',
+            outbid_dot_v1_dot_service__pb2.ControlNodeRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ControlNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -250,6 +250,22 @@ _OutbidServiceListNodesType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceControlNodeType = typing_extensions.TypeVar(
+    '_OutbidServiceControlNodeType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlNodeRequest,
+        outbid.v1.service_pb2.ControlNodeResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlNodeRequest,
+        outbid.v1.service_pb2.ControlNodeResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlNodeRequest,
+        outbid.v1.service_pb2.ControlNodeResponse,
+    ],
+)
+
 _OutbidServicePutBlobType = typing_extensions.TypeVar(
     '_OutbidServicePutBlobType',
     grpc.StreamUnaryMultiCallable[
@@ -586,7 +602,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -646,6 +662,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ListNodesRequest,
             outbid.v1.service_pb2.ListNodesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ControlNodeRequest,
+            outbid.v1.service_pb2.ControlNodeResponse,
         ],
         grpc.StreamUnaryMultiCallable[
             outbid.v1.service_pb2.PutBlobRequest,
@@ -791,6 +811,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ListNodesRequest,
             outbid.v1.service_pb2.ListNodesResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ControlNodeRequest,
+            outbid.v1.service_pb2.ControlNodeResponse,
+        ],
         grpc.aio.StreamUnaryMultiCallable[
             outbid.v1.service_pb2.PutBlobRequest,
             outbid.v1.service_pb2.PutBlobResponse,
@@ -921,6 +945,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     ListNodes: _OutbidServiceListNodesType
     """ListNodes lists nodes and the trials that hold their devices."""
 
+    ControlNode: _OutbidServiceControlNodeType
+    """ControlNode keeps new trials off a node, moves its trials away too, or opens it again. For admins."""
+
     PutBlob: _OutbidServicePutBlobType
     """PutBlob stores a function under its SHA-256."""
 
@@ -1040,6 +1067,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ListNodesRequest,
         outbid.v1.service_pb2.ListNodesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlNodeRequest,
+        outbid.v1.service_pb2.ControlNodeResponse,
     ],
     grpc.aio.StreamUnaryMultiCallable[
         outbid.v1.service_pb2.PutBlobRequest,
@@ -1243,6 +1274,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ListNodesResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListNodesResponse]]:
         """ListNodes lists nodes and the trials that hold their devices."""
+
+    @abc.abstractmethod
+    def ControlNode(
+        self,
+        request: outbid.v1.service_pb2.ControlNodeRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ControlNodeResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ControlNodeResponse]]:
+        """ControlNode keeps new trials off a node, moves its trials away too, or opens it again. For admins."""
 
     @abc.abstractmethod
     def PutBlob(

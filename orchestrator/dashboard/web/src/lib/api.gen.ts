@@ -18,6 +18,12 @@ export type MergeVerdict =
   | "MERGE_VERDICT_KEPT"
   | "MERGE_VERDICT_DROPPED";
 
+export type NodeCommand =
+  | "NODE_COMMAND_UNSPECIFIED"
+  | "NODE_COMMAND_CORDON"
+  | "NODE_COMMAND_DRAIN"
+  | "NODE_COMMAND_UNCORDON";
+
 export type NodeState =
   | "NODE_STATE_UNSPECIFIED"
   | "NODE_STATE_UP"
@@ -194,6 +200,16 @@ export interface Choice {
 export interface Condition {
   param: string;
   in: unknown[];
+}
+
+export interface ControlNodeRequest {
+  node: string;
+  command: NodeCommand;
+  reason: string;
+}
+
+export interface ControlNodeResponse {
+  node?: Node | null;
 }
 
 export interface ControlSweepRequest {
@@ -567,6 +583,9 @@ export interface NodeFault {
   unfit: boolean;
   ambiguous: boolean;
   after_start: boolean;
+  manual: boolean;
+  actor: string;
+  drained: boolean;
 }
 
 export interface NodeInfo {

@@ -1,0 +1,45 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func TestControlNode(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	h.control.nodes = []*outbidv1.Node{{Info: &outbidv1.NodeInfo{Name: "gpu-7"}}}
+	const drain = outbidv1.NodeCommand_NODE_COMMAND_DRAIN
+	for name, tc := range map[string]struct {
+		who  string
+		req  *outbidv1.ControlNodeRequest
+		want codes.Code
+		says string
+	}{
+		"admin":      {"root", &outbidv1.ControlNodeRequest{Node: "gpu-7", Command: drain, Reason: "a fan"}, codes.OK, ""},
+		"user":       {"ann", &outbidv1.ControlNodeRequest{Node: "gpu-7", Command: drain}, codes.PermissionDenied, ""},
+		"no node":    {"root", &outbidv1.ControlNodeRequest{Command: drain}, codes.InvalidArgument, "node: is missing"},
+		"no command": {"root", &outbidv1.ControlNodeRequest{Node: "gpu-7"}, codes.InvalidArgument, "command: is missing"},
+		"long reason": {
+			"root", &outbidv1.ControlNodeRequest{Node: "gpu-7", Command: drain, Reason: strings.Repeat("x", 1<<14)}, codes.InvalidArgument,
+			"reason: has 16384 bytes; at most",
+		},
+	} {
+		resp, err := h.dial(t, token(tc.who)).ControlNode(t.Context(), tc.req)
+		if status.Code(err) != tc.want || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && resp.GetNode().GetInfo().GetName() != "gpu-7" {
+			t.Errorf("%s: %v", name, resp)
+		}
+	}
+	if diff := cmp.Diff([]string{`NODE_COMMAND_DRAIN gpu-7 "a fan" by root`}, h.control.commands); diff != "" {
+		t.Error(diff)
+	}
+}
