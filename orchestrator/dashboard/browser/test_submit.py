@@ -126,3 +126,32 @@ def test_an_admin_changes_a_tenant(guarded: Outbid, watched: Watched) -> None:
     page.goto(f"{guarded.url}/ui/tenants")
     expect(page.locator("main")).to_contain_text("vision")
     expect(page.get_by_role("button", name="Change vision")).to_have_count(0)
+
+
+def test_an_admin_drains_a_node_and_opens_it_again(guarded: Outbid, watched: Watched) -> None:
+    page = watched.page
+    watched.expected = UNAUTHENTICATED
+    sign_in(page, guarded, "root")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    page.goto(f"{guarded.url}/ui/cluster")
+    node = json.loads(guarded.run("nodes", "-o", "json"))[0]["name"]
+    page.get_by_role("button", name=f"Drain {node}").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("<b>a fan</b>")
+    dialog.get_by_text("This action elsewhere").click()
+    expect(dialog.locator("p.mono").first).to_have_text(f"outbid nodes drain {node} --reason '<b>a fan</b>'")
+    assert Axe().run(page).violations_count == 0
+    dialog.get_by_role("button", name="Drain").click()
+    expect(dialog).to_be_hidden()
+    row = page.get_by_role("row", name=node)
+    expect(row).to_contain_text("drained by root: <b>a fan</b>")
+    assert "drained" in guarded.run("nodes")
+    page.get_by_role("button", name=f"Uncordon {node}").click()
+    page.get_by_role("dialog").get_by_role("button", name="Uncordon").click()
+    expect(row).not_to_contain_text("a fan")
+    assert "drained" not in guarded.run("nodes")
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(page, guarded, "ada")
+    page.goto(f"{guarded.url}/ui/cluster")
+    expect(page.locator("main")).to_contain_text(node)
+    expect(page.get_by_role("button", name=f"Drain {node}")).to_have_count(0)
