@@ -80,7 +80,8 @@ def test_a_sweep_is_extended_and_deleted(quiet: Outbid, watched: Watched) -> Non
     dialog.get_by_label("Trials in all").fill("4")
     dialog.get_by_label("Weight").fill("2")
     dialog.get_by_text("This action elsewhere").click()
-    expect(dialog.locator("code, p.mono").first).to_have_text(f"outbid extend {sweep} --trials 4 --wall-time 90m --weight 2")
+    command = f"outbid extend {sweep} --trials 4 --wall-time 90m --weight 2"
+    expect(dialog.locator("code, p.mono").first).to_have_text(command)
     dialog.get_by_role("button", name="Extend").click()
     expect(dialog).to_be_hidden()
     eventually(lambda: quiet.sweep(sweep)["counts"]["completed"] == 4, "the sweep is not extended")
