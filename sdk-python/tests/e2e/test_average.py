@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import json
 import os
 import re
@@ -20,10 +20,17 @@ from outbid._training import tensors
 DEADLINE = 500.0
 
 
+def samples() -> tuple[np.ndarray, np.ndarray]:
+    """Return scikit-learn's images and digits from its file, because importing scikit-learn takes seconds."""
+    spec = importlib.util.find_spec("sklearn")
+    assert spec and spec.origin
+    table = np.loadtxt(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    return np.hstack([table[:, :-1] / 16, np.ones((len(table), 1))]), table[:, -1].astype(int)
+
+
 def digits(trial: ob.Trial) -> None:
     """Train softmax regression on the digits from zero, in an order that depends on the trial."""
-    x, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
-    x = np.hstack([x / 16, np.ones((len(x), 1))])
+    x, y = samples()
     draw = np.random.default_rng(trial.number)
     weights = np.zeros((x.shape[1], 10))
     for step in trial.steps():
@@ -72,8 +79,7 @@ def test_checkpoints_of_a_sweep_are_averaged(real: ob.Client, tmp_path: Path) ->
     np.testing.assert_array_equal(got["seen"], parts[0]["seen"])
     assert metadata == tensors.read(files[0])[1]
 
-    x, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
-    x = np.hstack([x / 16, np.ones((len(x), 1))])
+    x, y = samples()
     accuracy = float(np.mean(np.argmax(x @ got["weights"], axis=1) == y))
     worst = min(trial.metric for trial in trials if trial.metric is not None)
     assert accuracy > worst - 0.01
@@ -83,13 +89,11 @@ EVALUATE = """
 import os
 import numpy as np
 from safetensors.numpy import load_file
-from sklearn.datasets import load_digits
 
-x, y = load_digits(return_X_y=True)
-x = np.hstack([x / 16, np.ones((len(x), 1))])[::2]
+data = np.load("DATA")
 weights = load_file(os.environ["OUTBID_CHECKPOINT"])["weights"]
 print("evaluated")
-print('{"accuracy": %r}' % float(np.mean(np.argmax(x @ weights, axis=1) == y[::2])))
+print('{"accuracy": %r}' % float(np.mean(np.argmax(data["x"] @ weights, axis=1) == data["y"])))
 """
 
 
@@ -108,7 +112,9 @@ def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> No
     handle = sweep.submit(real)
     handle.wait(DEADLINE)
     script, soup = tmp_path / "evaluate.py", tmp_path / "soup.safetensors"
-    script.write_text(EVALUATE)
+    x, y = samples()
+    np.savez(tmp_path / "data.npz", x=x[::2], y=y[::2])
+    script.write_text(EVALUATE.replace("DATA", str(tmp_path / "data.npz")))
     evaluate = f"{sys.executable} {script}"
     command = [os.environ["OUTBID_BIN"], "soup", handle.id, "--server", real.url, "--eval", evaluate]
     command += ["--to", str(soup), "-o", "json"]
