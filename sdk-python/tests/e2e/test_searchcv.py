@@ -1,4 +1,7 @@
-"""SearchCV on a real server, compared with scikit-learn's search."""
+"""SearchCV on a real server, compared with scikit-learn's search.
+
+Searches that need no concurrency have one job, because every process imports scikit-learn, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def test_a_sampler_draws_from_a_conditional_space(real: ob.Client) -> None:
         "C": ob.loguniform(1e-3, 1e3),
         "gamma": ob.when(ob.loguniform(1e-4, 1), "kernel", in_=["rbf"]),
     }
-    search = ob.SearchCV(SVC(), space, n_iter=14, cv=3, tuner=ob.TPE(startup=4), random_state=1).fit(X, y)
+    search = ob.SearchCV(SVC(), space, n_iter=14, n_jobs=1, cv=3, tuner=ob.TPE(startup=4), random_state=1).fit(X, y)
     params = search.cv_results_["params"]
     assert len(params) == 14 and all(("gamma" in p) == (p["kernel"] == "rbf") for p in params)
     assert search.best_score_ > 0.9 and search.best_params_ == params[search.best_index_]
@@ -78,7 +81,7 @@ def test_a_sampler_draws_from_a_conditional_space(real: ob.Client) -> None:
 def test_candidates_are_stopped_early(real: ob.Client, resource: str, tuner: Any) -> None:
     space = {"max_depth": [1, 2, 3, 4, 5], "max_features": stats.uniform(0.1, 0.8), "min_samples_leaf": [1, 60]}
     forest = RandomForestClassifier(n_estimators=4, random_state=0)
-    search = ob.SearchCV(forest, space, n_iter=10, cv=4, tuner=tuner, resource=resource, random_state=0)
+    search = ob.SearchCV(forest, space, n_iter=10, n_jobs=1, cv=4, tuner=tuner, resource=resource, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         search.fit(X, y)
@@ -100,7 +103,7 @@ def test_candidates_are_stopped_early(real: ob.Client, resource: str, tuner: Any
 
 def test_fits_that_fail(real: ob.Client) -> None:
     space = {"C": [1.0, -1.0]}
-    failing = ob.SearchCV(SVC(), space, n_iter=2, cv=2, error_score=0.0)
+    failing = ob.SearchCV(SVC(), space, n_iter=2, n_jobs=1, cv=2, error_score=0.0)
     with pytest.warns(Warning, match="2 fits failed out of a total of 4") as seen:
         failing.fit(X, y)
     assert "'C' parameter of SVC" in str(seen[0].message)
