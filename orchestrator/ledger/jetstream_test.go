@@ -138,10 +138,10 @@ func conform(t *testing.T, s *bus.Server) {
 	})
 }
 
-// TestJetStreamOfManySegments runs the suite with a stream for every two batches.
+// TestJetStreamOfManySegments runs the suite with a stream for every two batches, which may be in parts.
 func TestJetStreamOfManySegments(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), 0)
+	s := startSmallServer(t, t.TempDir())
 	nc := connect(t, bus.ConnConfig{Server: s})
 	var ledgers atomic.Int64
 	ledgertest.Run(t, func(t *testing.T) func() ledger.Ledger {
