@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
 import pickle
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -210,23 +209,28 @@ def test_a_study_is_kept_in_a_storage_of_optunas(real: ob.Client, tmp_path: Any)
     assert len(study.trials) == 3 and study.trials[0].params["x"] == 0.125
 
 
-def _asked(url: str, ready: Path) -> list[int]:
+_ready: Any = None  # in a process of the pool: the barrier at which all wait
+
+
+def _begin(ready: Any) -> None:
+    global _ready
+    _ready = ready
+
+
+def _asked(url: str) -> list[int]:
     """Return the numbers of eight trials; three processes ask at the same time."""
     study = optuna.load_study(study_name="mine", storage=url)
-    (ready / str(os.getpid())).touch()
-    while len(list(ready.iterdir())) < 3:
-        pass
+    _ready.wait()
     return [trial_process._ask(study, url).number for _ in range(8)]
 
 
 def test_trials_that_wait_in_a_file_of_sqlites_are_given_out_once(tmp_path: Path) -> None:
-    url, ready = f"sqlite:///{tmp_path}/study.db", tmp_path / "ready"
-    ready.mkdir()
+    url, context = f"sqlite:///{tmp_path}/study.db", get_context("spawn")
     study = optuna.create_study(study_name="mine", storage=url)
     for x in range(24):
         study.enqueue_trial({"x": x})
-    with ProcessPoolExecutor(3, get_context("spawn")) as processes:
-        asked = [processes.submit(_asked, url, ready) for _ in range(3)]
+    with ProcessPoolExecutor(3, context, _begin, (context.Barrier(3, timeout=300),)) as processes:
+        asked = [processes.submit(_asked, url) for _ in range(3)]
         assert sorted(number for one in asked for number in one.result()) == list(range(24))
 
 
