@@ -45,7 +45,7 @@ class Setting:
         """The type in Python."""
         words = [f'"{word}"' for word in self.about.words]
         if self.name == "sampler":
-            own = [word for word in words if word not in ('"random"', '"sobol"')]
+            own = [word for word in words if word not in ('"random"', '"sobol"', '"bayes"')]
             return f"Literal[{', '.join(own)}] | Sampler" if own else "Sampler"
         if words:
             return f"Literal[{', '.join(words)}]"

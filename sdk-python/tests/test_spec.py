@@ -89,6 +89,8 @@ def sweeps() -> dict[str, typed.Sweep]:
         ob.PerformanceCurve(max_steps=100, interval=4, grace_steps=8, poor=0.1, keep=0.0, eta=4, sampler="sobol"),
         ob.FreezeThaw(max_steps=100, min_steps=3, poor=0.02),
         ob.Bayes(max_steps=5),
+        ob.Auto(),
+        ob.Median(max_steps=10, sampler="bayes"),
     ]
     found = {
         f"{i}-{type(t).__name__}": ob.Sweep(space=space, metric="loss", mode="min", tuner=t)

@@ -166,6 +166,24 @@ func (m *Model) Of(curve int) Outlook {
 // than others, the ranks of all later curves shift accordingly.
 func (m *Model) Fresh() Outlook { return m.outlook(0, -1, 0) }
 
+// Chances returns the probabilities that a curve and one that has not begun end better than all curves that ended.
+func (m *Model) Chances(curve int) (own, fresh float64) {
+	return m.chance(m.under(curve)), m.chance(m.after(-1, 0))
+}
+
+// chance returns the probability that a curve ends better than all that ended; 1 before any has.
+func (m *Model) chance(under []forecast) float64 {
+	chance := 0.0
+	for p, f := range under {
+		if len(m.beliefs.Bars) == 0 {
+			chance += m.beliefs.Weights[p]
+		} else {
+			chance += m.beliefs.Weights[p] * below((f.mean-m.beliefs.Bars[p])/math.Sqrt(f.variance))
+		}
+	}
+	return chance
+}
+
 // end returns the forecast of the end of a configuration that has not begun.
 func (m *Model) end(x []float64) forecast {
 	if m.process == nil {
@@ -196,7 +214,7 @@ func (m *Model) bar(course int) float64 {
 func (m *Model) outlook(passed, look int, standing float64) Outlook {
 	var o Outlook
 	under := m.after(look, standing)
-	for p, f := range under {
+	for p := range under {
 		w, told := m.beliefs.Weights[p], 0.0
 		if look >= 0 {
 			told = m.gittins.courses[p].told[look]
@@ -204,12 +222,8 @@ func (m *Model) outlook(passed, look int, standing float64) Outlook {
 		if passed < len(m.gittins.looks) {
 			o.Worth += w * m.gittins.at(p, passed, told*standing, m.bar(p))
 		}
-		if len(m.beliefs.Bars) == 0 {
-			o.Chance += w
-		} else {
-			o.Chance += w * below((f.mean-m.beliefs.Bars[p])/math.Sqrt(f.variance))
-		}
 	}
+	o.Chance = m.chance(under)
 	all := m.mean(under)
 	o.Mean, o.Spread = all.mean, math.Sqrt(all.variance)
 	return o

@@ -5,7 +5,10 @@ import (
 	"math"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/progress"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/rank"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -56,7 +59,11 @@ type Core struct {
 	Maximise bool
 	Trials   []Record
 	Configs  *Configs
-	out      []tuner.Action
+	// Curves are the trials' curves, or nil if neither the rules nor the sampler use them. Passed is set if the report
+	// that is being handled passed a mark.
+	Curves *progress.Curves
+	Passed bool
+	out    []tuner.Action
 }
 
 func newCore(s tuner.Settings, k *Kind) (*Core, error) {
@@ -67,6 +74,9 @@ func newCore(s tuner.Settings, k *Kind) (*Core, error) {
 	c.use(s.Spec)
 	var err error
 	c.Configs, err = newConfigs(s.Spec, c.Tuner, k)
+	if k.Curves || setting.SamplerName(c.Tuner) == sample.BayesName {
+		c.Curves = &progress.Curves{}
+	}
 	return c, err
 }
 
@@ -87,6 +97,7 @@ func (c *Core) CanCreate() bool {
 // Create makes the next trial and returns its configuration. If no configuration is left, it does nothing and returns
 // false.
 func (c *Core) Create(r Record, until int64, label int, reason string) (tuner.Config, bool, error) {
+	c.teach()
 	config, ok, err := c.Configs.next(tuner.Trial(len(c.Trials)))
 	if err != nil || !ok {
 		return nil, false, err

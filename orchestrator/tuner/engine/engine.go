@@ -53,6 +53,7 @@ func (e *engine) handle(event tuner.Event) error {
 		if over, err := e.hasEnded(v.Trial); over || err != nil {
 			return err
 		}
+		e.observe(v.Trial, v.Step, v.Metric, v.Metrics)
 		e.rules.Reported(v)
 		return nil
 	case tuner.Reached:
@@ -63,8 +64,13 @@ func (e *engine) handle(event tuner.Event) error {
 		if e.Trials[v.Trial].Phase != Running {
 			return nil // a repeated event
 		}
+		e.observe(v.Trial, v.Step, v.Metric, v.Metrics)
 		e.Configs.recordCost(v.Trial, e.Cost(v.Metric))
-		return e.rules.Reached(v)
+		err = e.rules.Reached(v)
+		if e.Curves != nil && e.Trials[v.Trial].Phase == Completed {
+			e.Curves.SetWhole(int(v.Trial), true)
+		}
+		return err
 	case tuner.Exited:
 		over, err := e.hasEnded(v.Trial)
 		if over || err != nil {
@@ -73,6 +79,10 @@ func (e *engine) handle(event tuner.Event) error {
 		before := e.Trials[v.Trial].Phase
 		e.Trials[v.Trial].Phase = Exited
 		e.Configs.recordCost(v.Trial, e.exitCost(v))
+		if e.Curves != nil && !v.Failed {
+			e.observe(v.Trial, v.Step, v.Metric, v.Metrics)
+			e.Curves.SetWhole(int(v.Trial), true)
+		}
 		e.rules.HandleExit(v, before)
 		return nil
 	case tuner.Extended:
@@ -108,7 +118,11 @@ func (e *engine) extend(s tuner.Settings) error {
 		return fmt.Errorf("extend: %w", err)
 	}
 	e.use(s.Spec)
-	return e.rules.Extend(old)
+	if err := e.rules.Extend(old); err != nil {
+		return err
+	}
+	e.reopenCurves()
+	return nil
 }
 
 // Status implements Tuner.

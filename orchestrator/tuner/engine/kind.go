@@ -31,6 +31,8 @@ type Kind struct {
 	// Growth returns the step of the first rung and the factor by which steps and devices grow from rung to rung, or
 	// zeros if this tuner's settings do not let devices grow. It is nil for a tuner that never does.
 	Growth func(t *outbidv1.Tuner) (rung, factor int64)
+	// Curves is set if the rules use the trials' curves. They are also kept for a sampler that learns.
+	Curves bool
 	// Rule is set if a plugin may draw the tuner's configurations.
 	Rule bool
 	tuner.Traits
@@ -42,6 +44,9 @@ func (k *Kind) CheckSettings(t *outbidv1.Tuner, s *space.Space) error {
 	m, _ := setting.Tuner(t)
 	if err := setting.Check(m); err != nil {
 		return fmt.Errorf("tuner.%s.%w", k.Name, err)
+	}
+	if setting.SamplerName(t) == sample.BayesName && s != nil && s.Dims() > sample.MostParameters {
+		return fmt.Errorf("tuner.%s.sampler: bayes takes at most %d parameters, got %d; use random or sobol", k.Name, sample.MostParameters, s.Dims())
 	}
 	if k.Check != nil {
 		return k.Check(t, s)

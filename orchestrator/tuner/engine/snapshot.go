@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/progress"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 )
 
@@ -23,12 +24,13 @@ type image struct {
 	Sampler []byte
 	Dry     bool
 	Rules   []byte
+	Curves  *progress.Curves
 }
 
 // Snapshot implements Tuner.
 func (e *engine) Snapshot() ([]byte, error) {
 	img := image{
-		Version: snapshotVersion, Kind: e.kind.Name, Dry: e.Configs.dry,
+		Version: snapshotVersion, Kind: e.kind.Name, Dry: e.Configs.dry, Curves: e.Curves,
 		Metric: make([]float64, len(e.Trials)), Bracket: make([]int32, len(e.Trials)),
 		Rung: make([]byte, len(e.Trials)), Phase: make([]byte, len(e.Trials)),
 	}
@@ -81,6 +83,9 @@ func (e *engine) load(snapshot []byte) error {
 		return fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)
 	}
 	e.Configs.Sampler, e.Configs.dry = sampler, img.Dry
+	if e.Curves != nil && img.Curves != nil {
+		e.Curves = img.Curves
+	}
 	decode := func(v any) error {
 		if err := gob.NewDecoder(bytes.NewReader(img.Rules)).Decode(v); err != nil {
 			return fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)

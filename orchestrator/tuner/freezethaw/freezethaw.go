@@ -90,10 +90,11 @@ func Kind() *engine.Kind {
 	return &engine.Kind{
 		Name: "freeze_thaw", Fresh: func(c *engine.Core) (engine.Rules, error) { return newFreeze(c) }, Rule: true, Traits: tuner.Traits{Endless: true, Forecasts: true},
 		Sampler: func(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
-			if setting.SamplerName(t) == "sobol" {
-				return sample.NewSobol(s, t.GetSeed()), nil
+			name := setting.SamplerName(t)
+			if name == "model" {
+				name = "random" // for the configurations that the model does not choose
 			}
-			return sample.NewRandom(s, t.GetSeed()), nil // also for the configurations that the model does not choose
+			return sample.New(name, s, t.GetSeed())
 		},
 	}
 }

@@ -79,7 +79,7 @@ var mayName = map[string]string{ //nolint:gochecknoglobals // a table
 }
 
 // ambiguous are names that strings also use for other things, such as samplers.
-var ambiguous = []string{"random", "grid", "sobol", "bayes", "median"} //nolint:gochecknoglobals // a table
+var ambiguous = []string{"random", "grid", "sobol", "bayes", "auto", "median"} //nolint:gochecknoglobals // a table
 
 // Code outside of a tuner's folder asks for its traits and does not name it, so that a new tuner changes nothing else.
 func TestOnlyATunersFolderNamesIt(t *testing.T) {

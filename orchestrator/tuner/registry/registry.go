@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/asha"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/auto"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/bayes"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/engine"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/freezethaw"
@@ -34,6 +35,7 @@ func kinds() []*engine.Kind {
 		grid.Kind(),
 		sobol.Kind(),
 		bayes.Kind(),
+		auto.Kind(),
 		successivehalving.Kind(),
 		hyperband.Kind(),
 		asha.Kind(),

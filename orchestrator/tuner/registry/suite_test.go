@@ -21,6 +21,13 @@ func sweeps() map[string]func() tuner.Settings {
 		"grid":               make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Grid{Grid: &outbidv1.GridSearch{MaxSteps: 9, Points: 20}}}),
 		"sobol":              make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 9}}}, tunertest.Trials(30)),
 		"bayes":              make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{MaxSteps: 9}}}, tunertest.Trials(30)),
+		"halving bayes":      make1(halving(&outbidv1.SuccessiveHalving{MaxSteps: 9, Sampler: "bayes"})),
+		"asha bayes":         make1(asha(&outbidv1.Asha{MaxSteps: 27, Sampler: "bayes"}), tunertest.Trials(15)),
+		"asha stop bayes":    make1(asha(&outbidv1.Asha{MaxSteps: 27, Form: "stop", Sampler: "bayes"}), tunertest.Trials(12), tunertest.Minimise),
+		"median bayes":       make1(median(&outbidv1.MedianStopping{MaxSteps: 20, Sampler: "bayes"}), tunertest.Trials(12)),
+		"auto":               make1(auto(&outbidv1.Auto{}), tunertest.Trials(20)),
+		"auto steps":         make1(auto(&outbidv1.Auto{MaxSteps: 30}), tunertest.Trials(20), tunertest.Minimise),
+		"auto random":        make1(auto(&outbidv1.Auto{Sampler: "random"}), tunertest.Trials(20)),
 		"halving":            make1(halving(&outbidv1.SuccessiveHalving{MaxSteps: 27, Sampler: "sobol"})),
 		"halving min":        make1(halving(&outbidv1.SuccessiveHalving{MaxSteps: 20, Eta: 2, Trials: 45, MinSteps: 2}), tunertest.Minimise),
 		"hyperband":          make1(hyperband(&outbidv1.Hyperband{MaxSteps: 27})),
@@ -45,6 +52,10 @@ func sweeps() map[string]func() tuner.Settings {
 
 func median(m *outbidv1.MedianStopping) *outbidv1.Tuner {
 	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Median{Median: m}}
+}
+
+func auto(a *outbidv1.Auto) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Auto{Auto: a}}
 }
 
 func performance(p *outbidv1.PerformanceCurve) *outbidv1.Tuner {

@@ -34,7 +34,14 @@ var ErrBadSnapshot = errors.New("not a snapshot of a sampler")
 // maxTries is the maximum number of draws for one configuration that meets the constraints.
 const maxTries = 10_000
 
-// New returns the sampler with a name, "random" or "sobol"; "" means random. The same seed draws the same
+const (
+	// BayesName is the name of the sampler that learns from the trials' costs.
+	BayesName = "bayes"
+	// MostParameters is the maximum number of parameters for it, because the time of a proposal grows with them.
+	MostParameters = 64
+)
+
+// New returns the sampler with a name, "random", "sobol" or "bayes"; "" means random. The same seed draws the same
 // configurations.
 func New(name string, s *space.Space, seed uint64) (Sampler, error) {
 	switch name {
@@ -42,8 +49,10 @@ func New(name string, s *space.Space, seed uint64) (Sampler, error) {
 		return NewRandom(s, seed), nil
 	case "sobol":
 		return NewSobol(s, seed), nil
+	case BayesName:
+		return NewBayes(s, seed), nil
 	default:
-		return nil, fmt.Errorf("sampler: %q is unknown; use random or sobol", name)
+		return nil, fmt.Errorf("sampler: %q is unknown; use random, sobol or bayes", name)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestBadSnapshots(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrBadSnapshot", snapshot, err)
 		}
 	}
-	if _, err := New("latin", s, 1); err == nil || err.Error() != `sampler: "latin" is unknown; use random or sobol` {
+	if _, err := New("latin", s, 1); err == nil || err.Error() != `sampler: "latin" is unknown; use random, sobol or bayes` {
 		t.Errorf("got %v", err)
 	}
 }

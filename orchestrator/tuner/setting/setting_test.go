@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		{&outbidv1.Pbt{MaxSteps: 9, Interval: 1, Factors: []float64{1, -1}}, "factors[1]: must be above 0, got -1"},
 		{&outbidv1.Pbt{MaxSteps: 9, Interval: 1, Quantile: 0.6}, "quantile: must be above 0 and at most 0.5, got 0.6"},
 		{&outbidv1.PerformanceCurve{MaxSteps: 9, Keep: new(-0.1)}, "keep: must be a share from 0 to 1, got -0.1; 0.1 is usual"},
-		{&outbidv1.Asha{MaxSteps: 9, Sampler: "dice"}, `sampler: "dice" is unknown; use random, sobol, tpe, gp, cmaes or nsga2`},
+		{&outbidv1.Asha{MaxSteps: 9, Sampler: "dice"}, `sampler: "dice" is unknown; use random, sobol, bayes, tpe, gp, cmaes or nsga2`},
 	} {
 		setting.Default(c.m.ProtoReflect())
 		if err := setting.Check(c.m.ProtoReflect()); err == nil || err.Error() != c.want {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/engine"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/saturate"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 )
@@ -38,10 +39,14 @@ func New(c *engine.Core, label string) *Rules {
 
 // NewSampled returns rules whose label names the sampler.
 func NewSampled(c *engine.Core) *Rules {
-	if setting.SamplerName(c.Tuner) == "sobol" {
+	switch setting.SamplerName(c.Tuner) {
+	case "sobol":
 		return New(c, "Sobol point")
+	case sample.BayesName:
+		return New(c, "Bayesian choice")
+	default:
+		return New(c, "random draw")
 	}
-	return New(c, "random draw")
 }
 
 // Ask implements engine.Rules.

@@ -1115,6 +1115,7 @@ type Tuner struct {
 	//	*Tuner_Bayes
 	//	*Tuner_Patient
 	//	*Tuner_Percentile
+	//	*Tuner_Auto
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
 	// Seed of everything random in the sweep; the same seed gives the same configurations. If it is absent, the server
 	// draws one at submission and adds it to the spec.
@@ -1288,6 +1289,15 @@ func (x *Tuner) GetPercentile() *Percentile {
 	return nil
 }
 
+func (x *Tuner) GetAuto() *Auto {
+	if x != nil {
+		if x, ok := x.Kind.(*Tuner_Auto); ok {
+			return x.Auto
+		}
+	}
+	return nil
+}
+
 func (x *Tuner) GetSeed() uint64 {
 	if x != nil && x.Seed != nil {
 		return *x.Seed
@@ -1362,6 +1372,10 @@ type Tuner_Percentile struct {
 	Percentile *Percentile `protobuf:"bytes,14,opt,name=percentile,proto3,oneof"`
 }
 
+type Tuner_Auto struct {
+	Auto *Auto `protobuf:"bytes,15,opt,name=auto,proto3,oneof"`
+}
+
 func (*Tuner_Random) isTuner_Kind() {}
 
 func (*Tuner_Grid) isTuner_Kind() {}
@@ -1389,6 +1403,8 @@ func (*Tuner_Bayes) isTuner_Kind() {}
 func (*Tuner_Patient) isTuner_Kind() {}
 
 func (*Tuner_Percentile) isTuner_Kind() {}
+
+func (*Tuner_Auto) isTuner_Kind() {}
 
 // Independent random configurations.
 type RandomSearch struct {
@@ -1587,6 +1603,65 @@ func (x *BayesianSearch) GetMaxSteps() int64 {
 	return 0
 }
 
+// Bayesian optimisation that stops trials early. It is the default of a sweep with one objective.
+//
+// Configurations are those of `bayes`. Once three trials have trained to their end, a trial that reports steps is stopped
+// when it has little chance to become the best, judged by how its rank compares with theirs. Trials need no checkpoints,
+// and trials that report once are never stopped.
+type Auto struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Steps to train a trial.
+	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// How configurations are drawn.
+	Sampler       string `protobuf:"bytes,2,opt,name=sampler,proto3" json:"sampler,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Auto) Reset() {
+	*x = Auto{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Auto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Auto) ProtoMessage() {}
+
+func (x *Auto) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Auto.ProtoReflect.Descriptor instead.
+func (*Auto) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Auto) GetMaxSteps() int64 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
+}
+
+func (x *Auto) GetSampler() string {
+	if x != nil {
+		return x.Sampler
+	}
+	return ""
+}
+
 // Successive halving (Jamieson and Talwalkar 2016).
 //
 // The trials are trained for `min_steps`. The best 1/`eta` of each rung continue for `eta` times as many steps, up to
@@ -1612,7 +1687,7 @@ type SuccessiveHalving struct {
 
 func (x *SuccessiveHalving) Reset() {
 	*x = SuccessiveHalving{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1699,7 @@ func (x *SuccessiveHalving) String() string {
 func (*SuccessiveHalving) ProtoMessage() {}
 
 func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1712,7 @@ func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessiveHalving.ProtoReflect.Descriptor instead.
 func (*SuccessiveHalving) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SuccessiveHalving) GetMaxSteps() int64 {
@@ -1701,7 +1776,7 @@ type Hyperband struct {
 
 func (x *Hyperband) Reset() {
 	*x = Hyperband{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1788,7 @@ func (x *Hyperband) String() string {
 func (*Hyperband) ProtoMessage() {}
 
 func (x *Hyperband) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1801,7 @@ func (x *Hyperband) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hyperband.ProtoReflect.Descriptor instead.
 func (*Hyperband) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Hyperband) GetMaxSteps() int64 {
@@ -1786,7 +1861,7 @@ type Asha struct {
 
 func (x *Asha) Reset() {
 	*x = Asha{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1873,7 @@ func (x *Asha) String() string {
 func (*Asha) ProtoMessage() {}
 
 func (x *Asha) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1886,7 @@ func (x *Asha) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asha.ProtoReflect.Descriptor instead.
 func (*Asha) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Asha) GetMaxSteps() int64 {
@@ -1873,7 +1948,7 @@ type MedianStopping struct {
 
 func (x *MedianStopping) Reset() {
 	*x = MedianStopping{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1960,7 @@ func (x *MedianStopping) String() string {
 func (*MedianStopping) ProtoMessage() {}
 
 func (x *MedianStopping) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +1973,7 @@ func (x *MedianStopping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MedianStopping.ProtoReflect.Descriptor instead.
 func (*MedianStopping) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MedianStopping) GetMaxSteps() int64 {
@@ -1959,7 +2034,7 @@ type Pbt struct {
 
 func (x *Pbt) Reset() {
 	*x = Pbt{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2046,7 @@ func (x *Pbt) String() string {
 func (*Pbt) ProtoMessage() {}
 
 func (x *Pbt) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2059,7 @@ func (x *Pbt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pbt.ProtoReflect.Descriptor instead.
 func (*Pbt) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pbt) GetMaxSteps() int64 {
@@ -2057,7 +2132,7 @@ type PerformanceCurve struct {
 
 func (x *PerformanceCurve) Reset() {
 	*x = PerformanceCurve{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2144,7 @@ func (x *PerformanceCurve) String() string {
 func (*PerformanceCurve) ProtoMessage() {}
 
 func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2157,7 @@ func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformanceCurve.ProtoReflect.Descriptor instead.
 func (*PerformanceCurve) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PerformanceCurve) GetMaxSteps() int64 {
@@ -2156,7 +2231,7 @@ type FreezeThaw struct {
 
 func (x *FreezeThaw) Reset() {
 	*x = FreezeThaw{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2243,7 @@ func (x *FreezeThaw) String() string {
 func (*FreezeThaw) ProtoMessage() {}
 
 func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2256,7 @@ func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeThaw.ProtoReflect.Descriptor instead.
 func (*FreezeThaw) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FreezeThaw) GetMaxSteps() int64 {
@@ -2231,7 +2306,7 @@ type Patient struct {
 
 func (x *Patient) Reset() {
 	*x = Patient{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2318,7 @@ func (x *Patient) String() string {
 func (*Patient) ProtoMessage() {}
 
 func (x *Patient) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2331,7 @@ func (x *Patient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Patient.ProtoReflect.Descriptor instead.
 func (*Patient) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Patient) GetMaxSteps() int64 {
@@ -2309,7 +2384,7 @@ type Percentile struct {
 
 func (x *Percentile) Reset() {
 	*x = Percentile{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2396,7 @@ func (x *Percentile) String() string {
 func (*Percentile) ProtoMessage() {}
 
 func (x *Percentile) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2409,7 @@ func (x *Percentile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Percentile.ProtoReflect.Descriptor instead.
 func (*Percentile) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Percentile) GetMaxSteps() int64 {
@@ -2392,7 +2467,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2479,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2492,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -2482,7 +2557,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2569,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2582,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -2591,7 +2666,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2678,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2691,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -2652,7 +2727,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2739,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2752,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2732,7 +2807,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2819,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2832,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2812,7 +2887,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +2899,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +2912,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Function) GetBlob() string {
@@ -2911,7 +2986,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +2998,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3011,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Program) GetCommand() []string {
@@ -2992,7 +3067,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3079,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3092,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *External) GetTimeout() string {
@@ -3039,7 +3114,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3126,7 @@ func (x *Outlook) String() string {
 func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3139,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Outlook) GetTrials() int32 {
@@ -3104,7 +3179,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3191,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3204,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Rung) GetBracket() int32 {
@@ -3256,7 +3331,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xcb\x06\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xf2\x06\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -3275,7 +3350,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\apatient\x18\r \x01(\v2\x12.outbid.v1.PatientH\x00R\apatient\x127\n" +
 	"\n" +
 	"percentile\x18\x0e \x01(\v2\x15.outbid.v1.PercentileH\x00R\n" +
-	"percentile\x12\x17\n" +
+	"percentile\x12%\n" +
+	"\x04auto\x18\x0f \x01(\v2\x0f.outbid.v1.AutoH\x00R\x04auto\x12\x17\n" +
 	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01\x12/\n" +
 	"\x06points\x18\x15 \x03(\v2\x17.google.protobuf.StructR\x06pointsB\x06\n" +
 	"\x04kindB\a\n" +
@@ -3291,17 +3367,21 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\vSobolSearch\x12?\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps:\t\xd2\xda\x18\x05Sobol\"\\\n" +
 	"\x0eBayesianSearch\x12?\n" +
-	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps:\t\xd2\xda\x18\x05Bayes\"\x84\x03\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps:\t\xd2\xda\x18\x05Bayes\"\x8e\x01\n" +
+	"\x04Auto\x12?\n" +
+	"\tmax_steps\x18\x01 \x01(\x03B\"\xca\xda\x18\x1eB\x1cto train until the code endsR\bmaxSteps\x12;\n" +
+	"\asampler\x18\x02 \x01(\tB!\xca\xda\x18\x1d\n" +
+	"\x05bayesR\x05bayesR\x06randomR\x05sobolR\asampler:\b\xd2\xda\x18\x04Auto\"\x8b\x03\n" +
 	"\x11SuccessiveHalving\x12L\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B/\xca\xda\x18+\x12)the number of steps of the longest trialsR\bmaxSteps\x12C\n" +
 	"\x06trials\x18\x02 \x01(\x05B+\xca\xda\x18'\x19\x00\x00\x00\x00\x00\x00\xf0?!\x00\x00\x00\x00\x80\x84.AB\x11for eta^(rungs-1)h\x01R\x06trials\x12@\n" +
 	"\x03eta\x18\x03 \x01(\x05B.\xca\xda\x18*\n" +
 	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b\x1ca rung keeps 1 of eta trialsR\x03eta\x128\n" +
 	"\tmin_steps\x18\x04 \x01(\x03B\x1b\xca\xda\x18\x17\n" +
-	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsR\bminSteps\x125\n" +
-	"\asampler\x18\x05 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler\x12\x12\n" +
-	"\x04grow\x18\x06 \x01(\bR\x04grow:\x15\xd2\xda\x18\x11SuccessiveHalving\"\xd8\x02\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsR\bminSteps\x12<\n" +
+	"\asampler\x18\x05 \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler\x12\x12\n" +
+	"\x04grow\x18\x06 \x01(\bR\x04grow:\x15\xd2\xda\x18\x11SuccessiveHalving\"\xdf\x02\n" +
 	"\tHyperband\x12L\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B/\xca\xda\x18+\x12)the number of steps of the longest trialsR\bmaxSteps\x12@\n" +
 	"\x03eta\x18\x02 \x01(\x05B.\xca\xda\x18*\n" +
@@ -3311,9 +3391,9 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
 	"iterations\x18\x04 \x01(\x05B\x1b\xca\xda\x18\x17\n" +
 	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?!\x00\x00\x00\x00\x80\x84.Ah\x01R\n" +
-	"iterations\x125\n" +
-	"\asampler\x18\x05 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\r\xd2\xda\x18\tHyperband\"\xf1\x02\n" +
+	"iterations\x12<\n" +
+	"\asampler\x18\x05 \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler:\r\xd2\xda\x18\tHyperband\"\xf8\x02\n" +
 	"\x04Asha\x12L\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B/\xca\xda\x18+\x12)the number of steps of the longest trialsR\bmaxSteps\x12@\n" +
 	"\x03eta\x18\x02 \x01(\x05B.\xca\xda\x18*\n" +
@@ -3323,9 +3403,9 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04form\x18\x04 \x01(\tB\x1c\xca\xda\x18\x18\n" +
 	"\apromoteR\apromoteR\x04stopR\x04form\x12,\n" +
 	"\bbrackets\x18\x05 \x01(\x05B\x10\xca\xda\x18\f\n" +
-	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?R\bbrackets\x125\n" +
-	"\asampler\x18\x06 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\b\xd2\xda\x18\x04ASHA\"\xfa\x01\n" +
+	"\x011\x19\x00\x00\x00\x00\x00\x00\xf0?R\bbrackets\x12<\n" +
+	"\asampler\x18\x06 \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler:\b\xd2\xda\x18\x04ASHA\"\x81\x02\n" +
 	"\x0eMedianStopping\x12A\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B$\xca\xda\x18 \x12\x1ethe number of steps of a trialR\bmaxSteps\x121\n" +
 	"\vgrace_steps\x18\x02 \x01(\x03B\x10\xca\xda\x18\f\n" +
@@ -3333,9 +3413,9 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"graceSteps\x12/\n" +
 	"\n" +
 	"min_trials\x18\x03 \x01(\x05B\x10\xca\xda\x18\f\n" +
-	"\x013\x19\x00\x00\x00\x00\x00\x00\xf0?R\tminTrials\x125\n" +
-	"\asampler\x18\x04 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\xf0?R\tminTrials\x12<\n" +
+	"\asampler\x18\x04 \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler:\n" +
 	"\xd2\xda\x18\x06Median\"\xba\x03\n" +
 	"\x03Pbt\x12B\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B%\xca\xda\x18!\x12\x1fthe number of steps of a memberR\bmaxSteps\x12<\n" +
@@ -3350,7 +3430,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x040.25\x19\x00\x00\x00\x00\x00\x00\x00\x00!\x00\x00\x00\x00\x00\x00\xf0?Z\ra probabilityH\x00R\bresample\x88\x01\x01\x121\n" +
 	"\afactors\x18\x06 \x03(\x01B\x17\xca\xda\x18\x13\n" +
 	"\b0.8, 1.2)\x00\x00\x00\x00\x00\x00\x00\x00R\afactors:\a\xd2\xda\x18\x03PBTB\v\n" +
-	"\t_resample\"\x82\x04\n" +
+	"\t_resample\"\x89\x04\n" +
 	"\x10PerformanceCurve\x12I\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x126\n" +
 	"\binterval\x18\x02 \x01(\x03B\x1a\xca\xda\x18\x16\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsH\x14R\binterval\x12L\n" +
@@ -3361,25 +3441,25 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04keep\x18\x05 \x01(\x01B$\xca\xda\x18 \n" +
 	"\x030.1\x19\x00\x00\x00\x00\x00\x00\x00\x00!\x00\x00\x00\x00\x00\x00\xf0?Z\aa shareH\x00R\x04keep\x88\x01\x01\x12G\n" +
 	"\x03eta\x18\x06 \x01(\x05B5\xca\xda\x181\n" +
-	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b#the rank rule stops 1 of eta trialsR\x03eta\x125\n" +
-	"\asampler\x18\a \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\x14\xd2\xda\x18\x10PerformanceCurveB\a\n" +
-	"\x05_keep\"\x9e\x02\n" +
+	"\x013\x19\x00\x00\x00\x00\x00\x00\x00@b#the rank rule stops 1 of eta trialsR\x03eta\x12<\n" +
+	"\asampler\x18\a \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler:\x14\xd2\xda\x18\x10PerformanceCurveB\a\n" +
+	"\x05_keep\"\xa5\x02\n" +
 	"\n" +
 	"FreezeThaw\x12I\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x127\n" +
 	"\tmin_steps\x18\x02 \x01(\x03B\x1a\xca\xda\x18\x16\x19\x00\x00\x00\x00\x00\x00\xf0?:\tmax_stepsH(R\bminSteps\x12?\n" +
 	"\x04poor\x18\x03 \x01(\x01B+\xca\xda\x18'\n" +
-	"\x040.01)\x00\x00\x00\x00\x00\x00\x00\x001\x00\x00\x00\x00\x00\x00\xf0?Z\ra probabilityR\x04poor\x12;\n" +
-	"\asampler\x18\x04 \x01(\tB!\xca\xda\x18\x1d\n" +
-	"\x05modelR\x05modelR\x06randomR\x05sobolR\asampler:\x0e\xd2\xda\x18\n" +
-	"FreezeThaw\"\xbc\x02\n" +
+	"\x040.01)\x00\x00\x00\x00\x00\x00\x00\x001\x00\x00\x00\x00\x00\x00\xf0?Z\ra probabilityR\x04poor\x12B\n" +
+	"\asampler\x18\x04 \x01(\tB(\xca\xda\x18$\n" +
+	"\x05modelR\x05modelR\x06randomR\x05sobolR\x05bayesR\asampler:\x0e\xd2\xda\x18\n" +
+	"FreezeThaw\"\xc3\x02\n" +
 	"\aPatient\x12I\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x12v\n" +
 	"\bpatience\x18\x02 \x01(\x03BZ\xca\xda\x18V\x12Ithe number of steps without an improvement after which a trial is stopped:\tmax_stepsR\bpatience\x12*\n" +
-	"\tmin_delta\x18\x03 \x01(\x01B\r\xca\xda\x18\t\x19\x00\x00\x00\x00\x00\x00\x00\x00R\bminDelta\x125\n" +
-	"\asampler\x18\x04 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\v\xd2\xda\x18\aPatient\"\xcc\x02\n" +
+	"\tmin_delta\x18\x03 \x01(\x01B\r\xca\xda\x18\t\x19\x00\x00\x00\x00\x00\x00\x00\x00R\bminDelta\x12<\n" +
+	"\asampler\x18\x04 \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler:\v\xd2\xda\x18\aPatient\"\xd3\x02\n" +
 	"\n" +
 	"Percentile\x12I\n" +
 	"\tmax_steps\x18\x01 \x01(\x03B,\xca\xda\x18(\x12&the maximum number of steps of a trialR\bmaxSteps\x12H\n" +
@@ -3392,9 +3472,9 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"graceSteps\x12/\n" +
 	"\n" +
 	"min_trials\x18\x04 \x01(\x05B\x10\xca\xda\x18\f\n" +
-	"\x014\x19\x00\x00\x00\x00\x00\x00\xf0?R\tminTrials\x125\n" +
-	"\asampler\x18\x05 \x01(\tB\x1b\xca\xda\x18\x17\n" +
-	"\x06randomR\x06randomR\x05sobolR\asampler:\x0e\xd2\xda\x18\n" +
+	"\x014\x19\x00\x00\x00\x00\x00\x00\xf0?R\tminTrials\x12<\n" +
+	"\asampler\x18\x05 \x01(\tB\"\xca\xda\x18\x1e\n" +
+	"\x06randomR\x06randomR\x05sobolR\x05bayesR\asampler:\x0e\xd2\xda\x18\n" +
 	"Percentile\"\xc3\x01\n" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
@@ -3481,7 +3561,7 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
 	(*Objective)(nil),         // 1: outbid.v1.Objective
@@ -3500,90 +3580,92 @@ var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*GridSearch)(nil),        // 14: outbid.v1.GridSearch
 	(*SobolSearch)(nil),       // 15: outbid.v1.SobolSearch
 	(*BayesianSearch)(nil),    // 16: outbid.v1.BayesianSearch
-	(*SuccessiveHalving)(nil), // 17: outbid.v1.SuccessiveHalving
-	(*Hyperband)(nil),         // 18: outbid.v1.Hyperband
-	(*Asha)(nil),              // 19: outbid.v1.Asha
-	(*MedianStopping)(nil),    // 20: outbid.v1.MedianStopping
-	(*Pbt)(nil),               // 21: outbid.v1.Pbt
-	(*PerformanceCurve)(nil),  // 22: outbid.v1.PerformanceCurve
-	(*FreezeThaw)(nil),        // 23: outbid.v1.FreezeThaw
-	(*Patient)(nil),           // 24: outbid.v1.Patient
-	(*Percentile)(nil),        // 25: outbid.v1.Percentile
-	(*PluginTuner)(nil),       // 26: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 27: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 28: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 29: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 30: outbid.v1.Checkpoints
-	(*Function)(nil),          // 31: outbid.v1.Function
-	(*Program)(nil),           // 32: outbid.v1.Program
-	(*External)(nil),          // 33: outbid.v1.External
-	(*Outlook)(nil),           // 34: outbid.v1.Outlook
-	(*Rung)(nil),              // 35: outbid.v1.Rung
-	nil,                       // 36: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 37: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 38: outbid.v1.Group.SpaceEntry
-	nil,                       // 39: outbid.v1.Function.EnvEntry
-	nil,                       // 40: outbid.v1.Function.SecretsEntry
-	nil,                       // 41: outbid.v1.Program.EnvEntry
-	nil,                       // 42: outbid.v1.Program.SecretsEntry
-	(*structpb.Struct)(nil),   // 43: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 44: google.protobuf.Value
+	(*Auto)(nil),              // 17: outbid.v1.Auto
+	(*SuccessiveHalving)(nil), // 18: outbid.v1.SuccessiveHalving
+	(*Hyperband)(nil),         // 19: outbid.v1.Hyperband
+	(*Asha)(nil),              // 20: outbid.v1.Asha
+	(*MedianStopping)(nil),    // 21: outbid.v1.MedianStopping
+	(*Pbt)(nil),               // 22: outbid.v1.Pbt
+	(*PerformanceCurve)(nil),  // 23: outbid.v1.PerformanceCurve
+	(*FreezeThaw)(nil),        // 24: outbid.v1.FreezeThaw
+	(*Patient)(nil),           // 25: outbid.v1.Patient
+	(*Percentile)(nil),        // 26: outbid.v1.Percentile
+	(*PluginTuner)(nil),       // 27: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 28: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 29: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 30: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 31: outbid.v1.Checkpoints
+	(*Function)(nil),          // 32: outbid.v1.Function
+	(*Program)(nil),           // 33: outbid.v1.Program
+	(*External)(nil),          // 34: outbid.v1.External
+	(*Outlook)(nil),           // 35: outbid.v1.Outlook
+	(*Rung)(nil),              // 36: outbid.v1.Rung
+	nil,                       // 37: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 38: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 39: outbid.v1.Group.SpaceEntry
+	nil,                       // 40: outbid.v1.Function.EnvEntry
+	nil,                       // 41: outbid.v1.Function.SecretsEntry
+	nil,                       // 42: outbid.v1.Program.EnvEntry
+	nil,                       // 43: outbid.v1.Program.SecretsEntry
+	(*structpb.Struct)(nil),   // 44: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 45: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	36, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	37, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
 	12, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	27, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	29, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	30, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	31, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	32, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	33, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	37, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	28, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	30, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	31, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	32, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	33, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	34, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	38, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
 	4,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
 	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
 	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
 	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
-	43, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	44, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
 	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
 	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
 	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	44, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	45, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
 	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
 	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
 	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	44, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	38, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	44, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	45, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	39, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	45, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
 	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
 	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
 	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
-	17, // 27: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
-	18, // 28: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
-	19, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
-	20, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
-	21, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	26, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
-	22, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	23, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
+	18, // 27: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
+	19, // 28: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
+	20, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
+	21, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
+	22, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
+	27, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	23, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
+	24, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
 	16, // 35: outbid.v1.Tuner.bayes:type_name -> outbid.v1.BayesianSearch
-	24, // 36: outbid.v1.Tuner.patient:type_name -> outbid.v1.Patient
-	25, // 37: outbid.v1.Tuner.percentile:type_name -> outbid.v1.Percentile
-	43, // 38: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
-	43, // 39: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	12, // 40: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
-	28, // 41: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	39, // 42: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	40, // 43: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
-	41, // 44: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	42, // 45: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
-	35, // 46: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	5,  // 47: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	5,  // 48: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	25, // 36: outbid.v1.Tuner.patient:type_name -> outbid.v1.Patient
+	26, // 37: outbid.v1.Tuner.percentile:type_name -> outbid.v1.Percentile
+	17, // 38: outbid.v1.Tuner.auto:type_name -> outbid.v1.Auto
+	44, // 39: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	44, // 40: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	12, // 41: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	29, // 42: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	40, // 43: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	41, // 44: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
+	42, // 45: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	43, // 46: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
+	36, // 47: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	5,  // 48: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	5,  // 49: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -3621,17 +3703,18 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Bayes)(nil),
 		(*Tuner_Patient)(nil),
 		(*Tuner_Percentile)(nil),
+		(*Tuner_Auto)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[21].OneofWrappers = []any{}
 	file_outbid_v1_sweep_proto_msgTypes[22].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[29].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[23].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from outbid._search.tuner_classes import (
         ASHA,
         PBT,
+        Auto,
         Bayes,
         FreezeThaw,
         Grid,
@@ -162,6 +163,7 @@ _HOMES = {
     "_search.tuner_classes": (
         "ASHA",
         "PBT",
+        "Auto",
         "Bayes",
         "FreezeThaw",
         "Grid",
@@ -193,6 +195,7 @@ __all__ = [
     "NSGA2",
     "PBT",
     "TPE",
+    "Auto",
     "Bayes",
     "Callback",
     "Checkpoints",

@@ -105,8 +105,8 @@ def test_yaml_says_what_a_sampler_needs(tmp_path: Path, monkeypatch: pytest.Monk
     with ob.connect(data=tmp_path / "data") as client:
         done = run_yaml(client, "tpe")
         assert done.returncode == 0 and "6 trials" in done.stdout, done.stderr
-        done = run_yaml(client, "bayes")
-        assert 'sampler: "bayes" is unknown; use random, sobol, tpe, gp, cmaes or nsga2' in done.stderr
+        done = run_yaml(client, "dice")
+        assert 'sampler: "dice" is unknown; use random, sobol, bayes, tpe, gp, cmaes or nsga2' in done.stderr
         write("-S")  # no installed packages: neither Optuna nor other requirements of the SDK
         done = run_yaml(client, "cmaes")
         assert done.returncode != 0

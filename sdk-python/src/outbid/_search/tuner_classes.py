@@ -289,3 +289,22 @@ class Percentile(Sampled):
     sampler: Sampler = "random"
 
     _kind: ClassVar[str] = "percentile"
+
+
+@hinted_class
+@dataclass(frozen=True)
+class Auto(Sampled):
+    """Bayesian optimisation that stops trials early. It is the default of a sweep with one objective.
+
+    Configurations are those of `bayes`. Once three trials have trained to their end, a trial that reports steps is
+    stopped when it has little chance to become the best, judged by how its rank compares with theirs. Trials need no
+    checkpoints, and trials that report once are never stopped.
+
+    - `max_steps`: Steps to train a trial; 0 to train until the code ends.
+    - `sampler`: How configurations are drawn.
+    """
+
+    max_steps: int = 0
+    sampler: Sampler = "bayes"
+
+    _kind: ClassVar[str] = "auto"

@@ -124,7 +124,7 @@ class NSGA2(Model):
 NAMES: dict[str, type[Model]] = {kind._name: kind for kind in (TPE, GP, CMAES, NSGA2)}
 """Optuna's samplers by their names."""
 
-Sampler: TypeAlias = Literal["random", "sobol", "tpe", "gp", "cmaes", "nsga2"] | Model
+Sampler: TypeAlias = Literal["random", "sobol", "bayes", "tpe", "gp", "cmaes", "nsga2"] | Model
 """How configurations are drawn: independently, by a low-discrepancy sequence, or by one of Optuna's samplers."""
 
 

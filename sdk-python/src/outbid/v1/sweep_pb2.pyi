@@ -549,6 +549,7 @@ class Tuner(google.protobuf.message.Message):
     BAYES_FIELD_NUMBER: builtins.int
     PATIENT_FIELD_NUMBER: builtins.int
     PERCENTILE_FIELD_NUMBER: builtins.int
+    AUTO_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     POINTS_FIELD_NUMBER: builtins.int
     seed: builtins.int
@@ -584,6 +585,8 @@ class Tuner(google.protobuf.message.Message):
     @property
     def percentile(self) -> Global___Percentile: ...
     @property
+    def auto(self) -> Global___Auto: ...
+    @property
     def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
         """The first configurations to try, in order, before any are drawn. Missing parameters are drawn at random."""
 
@@ -604,15 +607,16 @@ class Tuner(google.protobuf.message.Message):
         bayes: Global___BayesianSearch | None = ...,
         patient: Global___Patient | None = ...,
         percentile: Global___Percentile | None = ...,
+        auto: Global___Auto | None = ...,
         seed: builtins.int | None = ...,
         points: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "percentile", b"percentile", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "percentile", b"percentile", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "auto", b"auto", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "percentile", b"percentile", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "auto", b"auto", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "patient", b"patient", "pbt", b"pbt", "percentile", b"percentile", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes", "patient", "percentile"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes", "patient", "percentile", "auto"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner
 
@@ -696,6 +700,33 @@ class BayesianSearch(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps"]) -> None: ...
 
 Global___BayesianSearch: typing_extensions.TypeAlias = BayesianSearch
+
+@typing.final
+class Auto(google.protobuf.message.Message):
+    """Bayesian optimisation that stops trials early. It is the default of a sweep with one objective.
+
+    Configurations are those of `bayes`. Once three trials have trained to their end, a trial that reports steps is stopped
+    when it has little chance to become the best, judged by how its rank compares with theirs. Trials need no checkpoints,
+    and trials that report once are never stopped.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_STEPS_FIELD_NUMBER: builtins.int
+    SAMPLER_FIELD_NUMBER: builtins.int
+    max_steps: builtins.int
+    """Steps to train a trial."""
+    sampler: builtins.str
+    """How configurations are drawn."""
+    def __init__(
+        self,
+        *,
+        max_steps: builtins.int = ...,
+        sampler: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps", "sampler", b"sampler"]) -> None: ...
+
+Global___Auto: typing_extensions.TypeAlias = Auto
 
 @typing.final
 class SuccessiveHalving(google.protobuf.message.Message):

@@ -123,6 +123,11 @@ export interface AuctionFairness {
   alone_seconds: Float;
 }
 
+export interface Auto {
+  max_steps: string;
+  sampler: string;
+}
+
 export interface Batch {
   seq: string;
   time?: string | null;
@@ -1180,6 +1185,7 @@ export interface Tuner {
   bayes?: BayesianSearch | null;
   patient?: Patient | null;
   percentile?: Percentile | null;
+  auto?: Auto | null;
   seed?: string;
   points: Record<string, unknown>[];
 }
