@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -152,6 +153,9 @@ func (sw *sweepCommands) submit(ctx context.Context, name string) (*connection, 
 	if err != nil {
 		c.close()
 		return nil, nil, file.locate(err)
+	}
+	if !file.hasTuner {
+		sw.notef("%s", spec.UsualReason(file.spec))
 	}
 	for _, warning := range got.GetWarnings() {
 		sw.notef("warning: %s", warning)

@@ -135,19 +135,19 @@ func TestASyntaxErrorHasTheLineFromWhichOnATextCannotBeRead(t *testing.T) {
 	}
 }
 
-// A spec without a tuner has Bayesian search; random search if it has several objectives, or more parameters than that takes.
+// A spec without a tuner has auto; random search if it has several objectives, or more parameters than that takes.
 func TestASpecWithoutATuner(t *testing.T) {
 	t.Parallel()
 	bare := func(line string) string { return strings.Replace(good, "tuner: {random: {}}\n", line, 1) }
 	for _, line := range []string{"", "tuner: {seed: 3}\n", "tuner: {points: [{lr: 0.01}]}\n"} {
-		if s := mustParse(t, bare(line)); tuner.NameOf(s.GetTuner()) != "bayes" {
+		if s := mustParse(t, bare(line)); tuner.NameOf(s.GetTuner()) != "auto" {
 			t.Errorf("%q has the tuner %v", line, s.GetTuner())
 		}
 	}
 	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); tuner.NameOf(s.GetTuner()) != "random" {
 		t.Errorf("with two objectives it is %v", s.GetTuner())
 	}
-	for n, want := range map[int]string{bayes.MaxParameters: "bayes", bayes.MaxParameters + 1: "random"} {
+	for n, want := range map[int]string{bayes.MaxParameters: "auto", bayes.MaxParameters + 1: "random"} {
 		s := mustParse(t, bare(""))
 		s.GetProgram().Command = []string{"train"}
 		s.Tuner, s.Constraints, s.Space = nil, nil, map[string]*outbidv1.Parameter{}
@@ -158,8 +158,13 @@ func TestASpecWithoutATuner(t *testing.T) {
 			t.Errorf("with %d parameters it is %v", n, s.GetTuner())
 		}
 		s.Tuner = &outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}}
-		if err := Check(s); (err == nil) != (want == "bayes") {
+		if err := Check(s); (err == nil) != (want == "auto") {
 			t.Errorf("bayes with %d parameters: %v", n, err)
+		}
+		s.Tuner = &outbidv1.Tuner{Kind: &outbidv1.Tuner_Asha{Asha: &outbidv1.Asha{MaxSteps: 9, Sampler: "bayes"}}}
+		Default(s)
+		if err := Check(s); (err == nil) != (want == "auto") {
+			t.Errorf("the sampler bayes with %d parameters: %v", n, err)
 		}
 	}
 	for trials, want := range map[int32]bool{0: false, 10: false, 11: true, 1000: true, 1001: false} {

@@ -122,7 +122,7 @@ func TestDefaults(t *testing.T) {
 		Tenant: "default", MaxRestarts: new(int32(3)), Limits: &outbidv1.Limits{},
 		Resources:   &outbidv1.Resources{Devices: &outbidv1.DeviceCount{Min: 1, Max: 1}},
 		Checkpoints: &outbidv1.Checkpoints{Best: 1, Every: "30s"},
-		Tuner:       &outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}},
+		Tuner:       &outbidv1.Tuner{Kind: &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{Sampler: "bayes"}}},
 	}
 	got := &outbidv1.SweepSpec{}
 	Default(got)

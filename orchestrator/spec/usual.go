@@ -16,8 +16,8 @@ const (
 	usualMost = 1000
 )
 
-// usualTuner sets the default in a spec without a tuner: Bayesian search, or random search with several objectives or more
-// parameters than Bayesian search takes. The choice follows a comparison (docs/benchmarks.md).
+// usualTuner sets the default in a spec without a tuner: auto, or random search with several objectives or more parameters
+// than Bayesian search takes.
 func usualTuner(s *outbidv1.SweepSpec) {
 	if s.GetTuner().GetKind() != nil {
 		return
@@ -27,7 +27,22 @@ func usualTuner(s *outbidv1.SweepSpec) {
 	}
 	s.Tuner.Kind = &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}
 	if compiled, err := space.Compile(s.GetSpace(), nil); err == nil && len(s.GetObjectives()) == 0 && compiled.Dims() <= bayes.MaxParameters {
-		s.Tuner.Kind = &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}
+		s.Tuner.Kind = &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{}}
+	}
+}
+
+// UsualReason says which tuner a spec without one has, and why. usualTuner or UseModel must have set it.
+func UsualReason(s *outbidv1.SweepSpec) string {
+	switch several := len(s.GetObjectives()) > 0; {
+	case s.GetTuner().GetAuto() != nil:
+		return "tuner: auto, because the sweep sets none: Bayesian search that stops trials with little chance early; " +
+			"with 'bayes' all trials train to the end"
+	case s.GetTuner().GetPlugin() != nil:
+		return "tuner: tpe, because the sweep sets none and has several objectives; all trials train to the end"
+	case several:
+		return "tuner: random, because the sweep sets none and has several objectives; all trials train to the end"
+	default:
+		return "tuner: random, because the sweep sets none and has more parameters than Bayesian search takes; all trials train to the end"
 	}
 }
 

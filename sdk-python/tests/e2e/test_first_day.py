@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import outbid as ob
+from outbid._search.default_tuner import reason
 
 from .conftest import SRC
 
@@ -36,7 +37,7 @@ def outbid(*words: str, cwd: Path, text: str = "") -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize(
-    ("trials", "several", "kind"), [(5, 0, "bayes"), (5000, 0, "bayes"), (11, 1, "plugin"), (1001, 1, "random")]
+    ("trials", "several", "kind"), [(5, 0, "auto"), (5000, 0, "auto"), (11, 1, "plugin"), (1001, 1, "random")]
 )
 def test_a_file_without_a_tuner_has_that_of_python(
     real: ob.Client, tmp_path: Path, trials: int, several: bool, kind: str
@@ -47,6 +48,8 @@ def test_a_file_without_a_tuner_has_that_of_python(
     done = outbid("submit", "-", "--server", real.url, cwd=tmp_path, text=text)
     assert done.returncode == 0, done.stderr
     there = real.spec(done.stdout.strip()).tuner
+    said = reason(real.spec(done.stdout.strip()))
+    assert said in done.stderr and said.startswith("tuner: tpe, " if kind == "plugin" else f"tuner: {kind}, ")
     goals: dict[str, Any] = {"metric": "loss", "mode": "min"}
     if several:
         goals = {"metric": ["loss", "size"], "mode": ["min", "min"]}

@@ -24,7 +24,7 @@ from outbid._core.user_warning import warn_user
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
 from outbid._search.choices import Objects, restoring, sendable
-from outbid._search.default_tuner import default_tuner
+from outbid._search.default_tuner import default_tuner, reason
 from outbid._search.derived import drawing, split
 from outbid._search.objectives import fill_objectives
 from outbid._search.preview import Preview, as_trained
@@ -78,7 +78,7 @@ class Sweep:
             them, and `Result.front()` returns the Pareto front.
         mode: "max" or "min"; for a list of metrics, a list with one for each.
         tuner: the algorithm that proposes configurations and decides how long each is trained. The default is
-            `Bayes()`. With several objectives it is `TPE()` for 11 to 1,000 trials if the server is on this machine and
+            `Auto()`. With several objectives it is `TPE()` for 11 to 1,000 trials if the server is on this machine and
             Optuna is installed (`outbid[optuna]`); otherwise, and with more than 64 parameters, it is `Random()`.
         trials, concurrency, steps, wall_time, target: limits, see `Limits`. Alternatively give `limits`.
         resources: what one trial needs. The default is one device of any type.
@@ -282,6 +282,8 @@ class Sweep:
         if timeout is not None:
             validation.number("run: timeout", timeout)
         handle = self.submit(client)
+        if display and self._uses_default:
+            print(reason(handle._client.spec(handle.id)), flush=True)
         return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
