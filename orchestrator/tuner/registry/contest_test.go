@@ -2,6 +2,8 @@ package registry_test
 
 import (
 	"bufio"
+	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"log/slog"
@@ -83,11 +85,18 @@ func (c *contest) train(t testing.TB, trial tuner.Trial) {
 		c.best = v
 	}
 	c.bySteps = append(c.bySteps, c.best)
-	if at == c.until[trial] {
+	metrics := map[string]float64{"accuracy": value}
+	if c.until[trial] == 0 && at == c.task.Steps() { // the training code ends by itself
+		c.send(t, tuner.Reported{Trial: trial, Step: int64(at), Metric: value, Metrics: metrics})
+		if i := slices.Index(c.running, trial); i >= 0 {
+			c.running = slices.Delete(c.running, i, i+1)
+			c.send(t, tuner.Exited{Trial: trial, Step: int64(at), Metric: value, Metrics: metrics})
+		}
+	} else if at == c.until[trial] {
 		c.running = slices.DeleteFunc(c.running, func(o tuner.Trial) bool { return o == trial })
 		c.send(t, tuner.Reached{Trial: trial, Step: int64(at), Metric: value})
 	} else if fresh {
-		c.send(t, tuner.Reported{Trial: trial, Step: int64(at), Metric: value, Metrics: map[string]float64{"accuracy": value}})
+		c.send(t, tuner.Reported{Trial: trial, Step: int64(at), Metric: value, Metrics: metrics})
 	}
 }
 
@@ -209,11 +218,20 @@ var (
 	contestRows  = flag.String("contest-tables", "", "numbers of LCBench's tables, by commas; all if empty")
 	contestDraw  = flag.String("contest-sampler", "", "sampler of freeze_thaw")
 	contestLong  = flag.Int("contest-trainings", 16, "trainings that a contest goes on for, at least 16")
+	contestDump  = flag.String("contest-dump", "", "file that the tasks are written to instead, for rivals.py")
 	contestMost  = flag.Int("contest-tasks", 100, "tasks of each set, at the most")
 )
 
 // contestBudgets returns budgets in trainings of max_steps.
-func contestBudgets() []int { return []int{2, 4, 8, 16} }
+func contestBudgets() []int {
+	budgets := []int{2, 4, 8, 16}
+	for _, b := range []int{60, 200, 1000} {
+		if b <= *contestLong {
+			budgets = append(budgets, b)
+		}
+	}
+	return budgets
+}
 
 // A contestResult is a line of the results: the best costs at the budgets, by steps of all trials and by ticks.
 type contestResult struct {
@@ -260,6 +278,12 @@ func contestant(name string, steps int64) *outbidv1.Tuner {
 	switch name {
 	case "random":
 		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}}
+	case "bayes":
+		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{}}}
+	case "auto":
+		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{}}}
+	case "bayes_asha":
+		return asha(&outbidv1.Asha{MaxSteps: steps, MinSteps: max(1, steps/27), Sampler: "bayes"})
 	case "median":
 		return median(&outbidv1.MedianStopping{MaxSteps: steps, GraceSteps: max(1, steps/10)})
 	case "asha":
@@ -359,6 +383,38 @@ func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int,
 	return r
 }
 
+// dumpTasks writes tasks for rivals.py, a JSON object a line. A value that is not finite is null.
+func dumpTasks(t *testing.T, tasks []curvetest.Task) {
+	t.Helper()
+	f, err := os.Create(*contestDump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(f)
+	write := json.NewEncoder(z)
+	for _, task := range tasks {
+		curves := make([][]*float64, len(task.Curves))
+		for i, c := range task.Curves {
+			for _, v := range c {
+				if math.IsNaN(v) || math.IsInf(v, 0) {
+					curves[i] = append(curves[i], nil)
+				} else {
+					curves[i] = append(curves[i], &v)
+				}
+			}
+		}
+		if err := write.Encode(map[string]any{
+			"Set": task.Set, "Name": task.Name, "Maximise": task.Maximise, "Curves": curves, "Fresh": task.Fresh,
+			"Parameters": task.Parameters, "Rows": task.Rows, "Kinds": task.Kinds,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmp.Or(z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // contestTuner returns a tuner and a function that stops it. ASHA with Optuna's TPE is a Python program and needs the
 // SDK on PYTHONPATH.
 func contestTuner(t *testing.T, s tuner.Settings, name string) (tuner.Tuner, func()) {
@@ -383,6 +439,10 @@ func TestContest(t *testing.T) {
 	defer func() { _ = out.Close() }()
 	write := json.NewEncoder(out)
 	tasks := contestTasks(t)
+	if *contestDump != "" {
+		dumpTasks(t, tasks)
+		return
+	}
 	for i := range *contestSeeds {
 		for _, slots := range strings.Split(*contestSlots, ",") {
 			n, err := strconv.Atoi(slots)
