@@ -35,7 +35,7 @@ const (
 type auto struct {
 	*singlestage.Rules
 	state
-	// looks are the steps at which trials are judged and the usual length; marks are the indices of their marks. Both
+	// looks are the steps of the judgements, and the usual length; marks are the indices of their marks. Both
 	// follow from the length.
 	looks   []int64
 	marks   []int
