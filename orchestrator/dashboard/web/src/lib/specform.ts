@@ -20,7 +20,7 @@ export interface Form {
 }
 
 /** The tuners that need no more than the maximum of steps. */
-export const TUNERS = ["random", "sobol", "grid", "bayes", "asha", "hyperband", "successive_halving", "median", "performance_curve", "freeze_thaw"];
+export const TUNERS = ["auto", "random", "sobol", "grid", "bayes", "asha", "hyperband", "successive_halving", "median", "performance_curve", "freeze_thaw"];
 
 /** Returns a value of a choice: a number or true or false if it reads as one, else a text. */
 function choice(text: string): string {
