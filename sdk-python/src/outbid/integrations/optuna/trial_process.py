@@ -130,11 +130,12 @@ class Work:
     def _train(self, study: optuna.Study, asked: _Asked, trial: Trial) -> list[float] | None:
         """Return the objective's values; None if it pruned the trial."""
         asked.reports = trial
+        sweep = trial.id.rpartition("/")[0]
         self._watch = self._watch or Watch(self.func, _WATCHED)
         self._watch.begin()
         try:
             with (
-                stoppable(study, study, trial.id.rpartition("/")[0]),
+                stoppable(study, study, sweep),
                 get_heartbeat_thread(asked._trial_id, study._storage),
             ):
                 return _values(study, self.func(asked))
@@ -144,9 +145,12 @@ class Work:
             trial._pruned = True
             return None
         except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, (*self.caught, _NoValue)):
-                trial.note({RAISED: packed(error)})
+            uncaught = None if isinstance(error, (*self.caught, _NoValue)) else error
+            if isinstance(uncaught, Exception):
+                trial.note({RAISED: packed(uncaught)})
             with _noting(trial):
+                if isinstance(uncaught, Exception):
+                    _stop(study, sweep)  # before the trial ends: the next one must not start
                 study.tell(asked, state=TrialState.FAIL)
             raise
         finally:
@@ -236,12 +240,16 @@ def _is_large(value: Any) -> bool:
 @contextlib.contextmanager
 def stoppable(study: optuna.Study, shared: optuna.Study, sweep: str) -> Iterator[None]:
     """Make `study.stop()` end the sweep, because Optuna's requires Optuna's loop. Workers use the study `shared`."""
-    stop = partial(shared._storage.set_study_system_attr, shared._study_id, _STOPPED, sweep)
-    study.stop = stop  # type: ignore[method-assign]
+    study.stop = partial(_stop, shared, sweep)  # type: ignore[method-assign]
     try:
         yield
     finally:
         del study.stop
+
+
+def _stop(study: optuna.Study, sweep: str) -> None:
+    """Let no other trial of a sweep begin."""
+    study._storage.set_study_system_attr(study._study_id, _STOPPED, sweep)
 
 
 def is_stopped(study: optuna.Study, sweep: str) -> bool:
