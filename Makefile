@@ -35,7 +35,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,10 @@ test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbi
 
 test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
 	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(PYTEST) tests/integrations
+
+test-optuna-examples: build ## run the official examples of Optuna in EXAMPLES, a checkout of optuna/optuna-examples
+	python=$$(.ci/python examples); cd sdk-python && OUTBID_OPTUNA_EXAMPLES="$(abspath $(EXAMPLES))" OUTBID_BIN=$(CURDIR)/bin/outbid \
+	  "$$python" $(PYTEST) --durations=0 tests/integrations/test_optuna_examples.py
 
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \
