@@ -14,6 +14,6 @@ import (
 func Edition(simulate experiment.Engine) cli.Edition {
 	return cli.Edition{
 		Name: "outbid-lab", Policies: lab.Policies(), Simulate: simulate, Sim: simExtension,
-		Commands: func() []*cobra.Command { return []*cobra.Command{studyCommand(simulate)} },
+		Commands: func() []*cobra.Command { return []*cobra.Command{studyCommand(simulate), suggestCommand()} },
 	}
 }

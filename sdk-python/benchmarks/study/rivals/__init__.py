@@ -1,0 +1,1 @@
+"""Other products' samplers, each imported only if it is run."""
