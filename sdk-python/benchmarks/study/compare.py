@@ -18,10 +18,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"
-os.environ["PYTHONWARNINGS"] = "ignore"
-
 import contest
 import samplers
 import tables
@@ -63,6 +59,8 @@ def run(given: argparse.Namespace) -> None:
         for sampler in given.samplers
         if (problem, sampler, flight, seed) not in done
     ]
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"  # for the processes that start below
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
         for future in as_completed([pool.submit(one, *which) for which in wanted]):
             with given.files[0].open("a") as out:

@@ -1,7 +1,7 @@
 """What a problem is: a space, and a function from a configuration to a loss.
 
-A space maps names to tuples: ("float", low, high, log), ("int", low, high, log) or ("choice", values). Numbers may have a
-condition as an additional last element: (name of a choice, its values).
+A space maps names to tuples: ("float", low, high, log), ("int", low, high, log) or ("choice", values). Numbers may have
+a condition as an additional last element: (name of a choice, its values).
 """
 
 from __future__ import annotations

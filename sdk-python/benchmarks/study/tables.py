@@ -1,7 +1,7 @@
 """Regrets and their comparison.
 
-The regret of a run after n trials is 0 for the best loss that any run found and 1 for the median of random search after 16
-trials. Its incumbent is the trial with the best observed loss; its loss without noise counts.
+The regret of a run after n trials is 0 for the best loss that any run found and 1 for the median of random search after
+16 trials. Its incumbent is the trial with the best observed loss; its loss without noise counts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def each(made: Regrets, samplers: list[str], flight: int) -> None:
     """Print the mean regret on each problem."""
     problems = sorted({p for (_, f, _), by in made.items() if f == flight for p in by})
     budgets = [n for n in BUDGETS if any(made[s, flight, n] for s in samplers)]
-    print(f"\n| problem | " + " | ".join(f"{s} {n}" for n in budgets for s in samplers) + " |")
+    print("\n| problem | " + " | ".join(f"{s} {n}" for n in budgets for s in samplers) + " |")
     print("|---|" + "---|" * (len(samplers) * len(budgets)))
     for problem in problems:
         cells = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from development import classifiers, made, regressors
 from problem import Collection
+
+from development import classifiers, made, regressors
 
 PROBLEMS = Collection({**classifiers.PROBLEMS, **regressors.PROBLEMS, **made.PROBLEMS})
