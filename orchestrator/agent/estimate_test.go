@@ -129,6 +129,19 @@ func TestHowLongAnAppStillTakes(t *testing.T) {
 	}
 }
 
+// Trials of random, Sobol and Bayesian search do not wait for each other: those that ended early leave no work behind.
+func TestIndependentTrialsThatEndedEarly(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"random", "sobol", "bayes"} {
+		s := expecting(search(name, runs(0, 0, 100)), tuner.Outlook{Trials: 3, Steps: 300})
+		s.Finished, s.StepsDone = 2, 20
+		rho, ideal := agent.Estimate(s)
+		if got := rho*ideal - s.Elapsed; !near(got, 100) {
+			t.Errorf("%s: %g s are left, want 100", name, got)
+		}
+	}
+}
+
 // T_id is the time for the whole work on the whole cluster, or on as many devices as the sweep can use, for its
 // share.
 func TestTheIdealTime(t *testing.T) {

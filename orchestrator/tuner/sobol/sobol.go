@@ -20,6 +20,6 @@ func Kind() *engine.Kind {
 		Sampler: func(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
 			return sample.NewSobol(s, t.GetSeed()), nil
 		},
-		Traits: tuner.Traits{Endless: true},
+		Traits: tuner.Traits{Endless: true, Independent: true},
 	}
 }
