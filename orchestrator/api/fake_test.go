@@ -204,13 +204,6 @@ func (c *fakeControl) Delete(_ context.Context, id, actor string) (state.Deleted
 	return d, nil
 }
 
-func (c *fakeControl) ControlNode(_ context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.commands = append(c.commands, fmt.Sprintf("%s %s %q by %s", command, node, reason, actor))
-	return c.fail
-}
-
 func (c *fakeControl) Extend(_ context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {
 	return nil, c.Command(context.Background(), req.GetSweep(), 0, actor)
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,4 +44,11 @@ func TestControlNode(t *testing.T) {
 	if diff := cmp.Diff([]string{`NODE_COMMAND_DRAIN gpu-7 "a fan" by root`}, h.control.commands); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func (c *fakeControl) ControlNode(_ context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.commands = append(c.commands, fmt.Sprintf("%s %s %q by %s", command, node, reason, actor))
+	return c.fail
 }
