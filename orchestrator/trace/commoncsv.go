@@ -58,7 +58,7 @@ func (w *row) commonExtra(job *Job) {
 		case "user":
 			job.User = value
 		case "mode":
-			job.BatchMode = value
+			w.countRescaled(value)
 		case "bs":
 			job.Model += " (batch size " + value + ")"
 		case "steps", "iters", "nodes", "priority", "cpu_milli", "mem_mib", "gpu_milli":

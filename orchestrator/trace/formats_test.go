@@ -18,6 +18,7 @@ type sample struct {
 	want               []Job
 	rows               int
 	leftOut            map[string]int
+	rescaled           int
 	// broken is a text with one broken row; line and column are its position.
 	broken string
 	line   int
@@ -156,11 +157,11 @@ func samples() []sample {
 			broken: "A3C\tcmd\t-n\t1\tmany\t5\t1\n", line: 1, column: "total steps",
 		},
 		{
-			name: "shockwave", format: "shockwave trace", rows: 1,
+			name: "shockwave", format: "shockwave trace", rows: 1, rescaled: 1,
 			text: "LM (batch size 10)\t" + gavelLine + "134583\t1\tgns\t1\t-1.000000\t1418\t7\n",
 			want: []Job{{
 				ID: "0", Submit: 7, MinGPUs: 1, MaxGPUs: 1, Share: 1, TotalSteps: 134583, Model: "LM (batch size 10)", Weight: 1,
-				BatchMode: "gns", Duration: 1418,
+				Duration: 1418,
 			}},
 			broken: "LM\t" + gavelLine + "1\t1\tnow and then\t1\t-1\t1\t7\n", line: 1, column: "mode",
 		},
@@ -200,7 +201,7 @@ func TestReadsEveryFormatByContent(t *testing.T) {
 			if diff := cmp.Diff(s.want, got.Jobs); diff != "" {
 				t.Errorf("jobs (-want +got):\n%s", diff)
 			}
-			want := Report{Format: s.format, Rows: s.rows, LeftOut: s.leftOut}
+			want := Report{Format: s.format, Rows: s.rows, LeftOut: s.leftOut, Rescaled: s.rescaled}
 			if diff := cmp.Diff(want, got.Report); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}

@@ -39,8 +39,6 @@ type Job struct {
 	TotalSteps int64
 	// Model is the job type as in Gavel's tables: "ResNet-18 (batch size 32)".
 	Model string
-	// BatchMode is the change of the batch size during training: static (or empty), accordion or gns.
-	BatchMode string
 	// Weight is its share relative to others; 1 is usual.
 	Weight float64
 	// SLO is the time until it should end, as a multiple of its run time alone; 0 for none.

@@ -11,7 +11,7 @@ import (
 func outbidColumns() []string {
 	return []string{
 		"id", "tenant", "user", "submit_s", "min_gpus", "max_gpus", "share", "gpu_types", "nodes", "duration_s",
-		"measured_on", "total_steps", "model", "batch_mode", "weight", "slo", "status", "cpus", "memory_bytes",
+		"measured_on", "total_steps", "model", "weight", "slo", "status", "cpus", "memory_bytes",
 		"app", "app_tuner", "app_category", "app_eta", "app_min_steps", "app_max_steps", "app_grow", "loss", "utility",
 	}
 }
@@ -48,7 +48,7 @@ func (j *Job) cells(apps map[string]App) []string {
 	return []string{
 		j.ID, j.Tenant, j.User, exact(j.Submit), strconv.Itoa(j.MinGPUs), strconv.Itoa(j.MaxGPUs), exact(j.Share),
 		strings.Join(j.GPUTypes, "|"), unless0(int64(j.Nodes)), known(j.Duration), j.MeasuredOn, unless0(j.TotalSteps), j.Model,
-		j.BatchMode, exact(j.Weight), known(j.SLO), j.Status, known(j.CPUs), unless0(j.Memory),
+		exact(j.Weight), known(j.SLO), j.Status, known(j.CPUs), unless0(j.Memory),
 		j.App, app.Tuner, app.Category, unless0(int64(app.Eta)), unless0(app.MinSteps), unless0(app.MaxSteps), grows(app.Grow),
 		loss, utility,
 	}
@@ -130,7 +130,6 @@ func (w *row) outbidJob() Job {
 		MeasuredOn: w.text("measured_on"),
 		TotalSteps: w.optionalSteps("total_steps"),
 		Model:      w.text("model"),
-		BatchMode:  w.text("batch_mode"),
 		Weight:     w.orOne("weight"),
 		SLO:        w.optional("slo"),
 		Status:     w.text("status"),

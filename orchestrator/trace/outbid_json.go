@@ -38,15 +38,16 @@ type jobLine struct {
 	MeasuredOn string   `json:"measured_on,omitempty"`
 	TotalSteps int64    `json:"total_steps,omitempty"`
 	Model      string   `json:"model,omitempty"`
-	BatchMode  string   `json:"batch_mode,omitempty"`
-	Weight     float64  `json:"weight"`
-	SLO        float64  `json:"slo,omitempty"`
-	Status     string   `json:"status,omitempty"`
-	CPUs       float64  `json:"cpus,omitempty"`
-	Memory     int64    `json:"memory_bytes,omitempty"`
-	App        string   `json:"app,omitempty"`
-	Loss       *Curve   `json:"loss,omitempty"`
-	Utility    *Utility `json:"utility,omitempty"`
+	// BatchMode is read from files of earlier versions and ignored.
+	BatchMode string   `json:"batch_mode,omitempty"`
+	Weight    float64  `json:"weight"`
+	SLO       float64  `json:"slo,omitempty"`
+	Status    string   `json:"status,omitempty"`
+	CPUs      float64  `json:"cpus,omitempty"`
+	Memory    int64    `json:"memory_bytes,omitempty"`
+	App       string   `json:"app,omitempty"`
+	Loss      *Curve   `json:"loss,omitempty"`
+	Utility   *Utility `json:"utility,omitempty"`
 
 	Rates map[string]float64 `json:"rates,omitempty"`
 	Forks string             `json:"forks,omitempty"`
@@ -67,14 +68,14 @@ type appLine struct {
 func (j *Job) line() jobLine {
 	return jobLine{
 		"job", j.ID, j.Tenant, j.User, j.Submit, j.MinGPUs, j.MaxGPUs, j.Share, j.GPUTypes, j.Nodes, j.Duration,
-		j.MeasuredOn, j.TotalSteps, j.Model, j.BatchMode, j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility, j.Rates, j.Forks,
+		j.MeasuredOn, j.TotalSteps, j.Model, "", j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility, j.Rates, j.Forks,
 	}
 }
 
 func (l *jobLine) job() Job {
 	return Job{
 		l.ID, l.Tenant, l.User, l.Submit, l.MinGPUs, l.MaxGPUs, l.Share, l.GPUTypes, l.Nodes, l.Duration,
-		l.MeasuredOn, l.TotalSteps, l.Model, l.BatchMode, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility, l.Rates, l.Forks,
+		l.MeasuredOn, l.TotalSteps, l.Model, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility, l.Rates, l.Forks,
 	}
 }
 

@@ -29,7 +29,7 @@ func anyTrace() *rapid.Generator[*Trace] {
 				Nodes:    rapid.IntRange(0, 9).Draw(t, "nodes"), Duration: seconds.Draw(t, "duration"),
 				MeasuredOn: optional.Draw(t, "measured on"),
 				TotalSteps: rapid.Int64Range(0, maxSteps).Draw(t, "steps"), Model: optional.Draw(t, "model"),
-				BatchMode: optional.Draw(t, "mode"), Weight: seconds.Draw(t, "weight"), SLO: seconds.Draw(t, "slo"),
+				Weight: seconds.Draw(t, "weight"), SLO: seconds.Draw(t, "slo"),
 				Status: optional.Draw(t, "status"), CPUs: seconds.Draw(t, "cpus"), Memory: rapid.Int64Range(0, 1<<50).Draw(t, "memory"),
 			}
 			if job.MinGPUs > 0 {

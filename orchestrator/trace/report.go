@@ -68,6 +68,9 @@ type Report struct {
 	Errors []RowError
 	// LeftOut counts good rows that give no job, by reason: a job that never ran has neither GPUs nor duration.
 	LeftOut map[string]int
+	// Rescaled counts the jobs whose batch size, and so whose speed, changes while they run. Simulations keep their speed
+	// constant.
+	Rescaled int
 }
 
 // String returns one line: the format, the rows and the skipped rows.
@@ -80,7 +83,17 @@ func (r *Report) String() string {
 	for _, reason := range slices.Sorted(maps.Keys(r.LeftOut)) {
 		fmt.Fprintf(&s, ", %d left out (%s)", r.LeftOut[reason], reason)
 	}
+	if r.Rescaled > 0 {
+		fmt.Fprintf(&s, ", %d with a changing batch size (simulated at a constant speed)", r.Rescaled)
+	}
 	return s.String()
+}
+
+// countRescaled counts a job by its change of the batch size.
+func (w *row) countRescaled(mode string) {
+	if mode != "static" {
+		w.trace.Report.Rescaled++
+	}
 }
 
 func (r *Report) leaveOut(reason string) {

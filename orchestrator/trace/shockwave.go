@@ -9,7 +9,8 @@ const shockwaveColumns = 12
 //	3 directory       7 scale factor    11 duration in seconds
 //	4 step flag       8 mode            12 arrival in seconds
 //
-// Mode is how the batch size changes while the job runs: static, accordion or gns.
+// Mode is how the batch size changes while the job runs: static, accordion or gns. The report counts the jobs whose size
+// changes; they are read with their speed at the beginning.
 func readShockwave(r *reader) error {
 	t := r.tsvTable([]string{
 		"job type", "command", "directory", "step flag", "needs data dir", "total steps",
@@ -18,8 +19,9 @@ func readShockwave(r *reader) error {
 	return t.each(func(w *row) error {
 		job := w.gavelJob()
 		job.Duration = w.number("duration")
-		switch job.BatchMode = w.text("mode"); job.BatchMode {
+		switch mode := w.text("mode"); mode {
 		case "static", "accordion", "gns":
+			w.countRescaled(mode)
 		default:
 			w.bad("mode", "static, accordion or gns")
 		}

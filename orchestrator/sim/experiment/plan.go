@@ -95,7 +95,7 @@ func NewPlan(o Options) (*Plan, error) {
 	} else if err != nil {
 		return nil, BadInput("the workload: %w", err)
 	}
-	p.noteBroken()
+	p.noteReport()
 	if p.Adjust != nil {
 		if err := p.Adjust(p); err != nil {
 			return nil, err
@@ -142,8 +142,11 @@ func (p *Plan) Note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// noteBroken notes the rows that were skipped.
-func (p *Plan) noteBroken() {
+// noteReport notes the rows that were skipped, and what the simulation does not reproduce.
+func (p *Plan) noteReport() {
+	if n := p.Trace.Report.Rescaled; n > 0 {
+		p.Note("%d jobs of the trace change their batch size while they run; here their speed is constant", n)
+	}
 	if r := p.Trace.Report; r.Broken > 0 {
 		p.Note("%s", r.String())
 		p.Note("the first broken row: %s", r.Errors[0].Error())
