@@ -13,9 +13,9 @@ var (
 	pureRooms = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
 		"orchestrator/agent", "orchestrator/policy", "orchestrator/lab/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
-		"orchestrator/limits",
+		"orchestrator/limits", "orchestrator/explain",
 	}
-	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
+	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin", "orchestrator/explain/evidence"}
 )
 
 // pureMayImport are the modules that a deterministic package may use, because they only compute.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
@@ -134,4 +135,11 @@ func speedsOf(done map[pace]work) []cluster.Speed {
 		}
 	}
 	return all
+}
+
+// Weighted returns the app with a multiple of its sweep's weight.
+func (a App) Weighted(factor float64) App {
+	a.Spec = proto.CloneOf(a.Spec)
+	a.Spec.Weight = policy.WeightOrOne(a.Spec.GetWeight()) * factor
+	return a
 }
