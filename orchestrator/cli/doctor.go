@@ -81,7 +81,7 @@ const doctorTimeout = 10 * time.Second
 // checkServer checks the server. If it does not answer, that is the only result.
 func (k *clusterCommands) checkServer(ctx context.Context) []checkView {
 	bad := func(err error, fix string) []checkView {
-		_, line := explain(err)
+		_, line := exitMessage(err)
 		return []checkView{{Name: "server", Detail: line, Fix: fix}}
 	}
 	c, err := k.connect()
@@ -96,7 +96,7 @@ func (k *clusterCommands) checkServer(ctx context.Context) []checkView {
 	defer cancel()
 	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{Thorough: true})
 	if err != nil && unreachableError(err) {
-		_, line := explain(err)
+		_, line := exitMessage(err)
 		if strings.HasPrefix(line, "cannot trust") { // it answers but is not trusted
 			return bad(err, "outbid doctor --ca FILE")
 		}
@@ -145,7 +145,7 @@ func (k *clusterCommands) checkVersion(name, whose, version string) checkView {
 func (k *clusterCommands) checkNodes(ctx context.Context, c *connection) []checkView {
 	got, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
 	if err != nil {
-		_, line := explain(err)
+		_, line := exitMessage(err)
 		return []checkView{{Name: "workers", Detail: line, Fix: "outbid nodes"}}
 	}
 	var up, devices int

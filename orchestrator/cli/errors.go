@@ -55,8 +55,8 @@ func badInput(format string, args ...any) error {
 // exitSilently ends a command with an exit code but without a message.
 func exitSilently(code int) error { return &exitError{code: code} }
 
-// explain returns an error's exit code and its message on one line.
-func explain(err error) (int, string) {
+// exitMessage returns an error's exit code and its message on one line.
+func exitMessage(err error) (int, string) {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code, oneLine(err.Error())
 	}

@@ -63,7 +63,7 @@ func TestErrorsOfAServerHaveTheirExitCodes(t *testing.T) {
 		{fmt.Errorf("opening: %w", bad), exitUsage, "--nats-listen 4222: want HOST:PORT"},
 		{away, exitUnreachable, "NATS is away"},
 	} {
-		if code, text := explain(tc.err); code != tc.code || text != tc.text {
+		if code, text := exitMessage(tc.err); code != tc.code || text != tc.text {
 			t.Errorf("%v is explained as %d %q, want %d %q", tc.err, code, text, tc.code, tc.text)
 		}
 	}

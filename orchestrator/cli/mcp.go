@@ -20,7 +20,10 @@ type mcpFlags struct {
 }
 
 // mcpCommand serves assistants.
-type mcpCommand struct{ *process }
+type mcpCommand struct {
+	*process
+	edition Edition
+}
 
 func (m *mcpCommand) command() *cobra.Command {
 	var o mcpFlags
@@ -86,7 +89,7 @@ func (m *mcpCommand) runMCP(ctx context.Context, o mcpFlags) error {
 		if err != nil {
 			return nil, err
 		}
-		return mcpConnection(c.target, c, c.close), nil
+		return m.mcpConnection(c.target, c, c.close), nil
 	}
 	return mcp.New(cfg).Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.stdin), Writer: writeNopCloser{m.stdout}})
 }
@@ -129,12 +132,12 @@ func (m *mcpCommand) connectAs(_ context.Context, token string) (*mcp.Connection
 	if err != nil {
 		return nil, err
 	}
-	return mcpConnection(t, outbidv1.NewOutbidServiceClient(conn), func() { _ = conn.Close() }), nil
+	return m.mcpConnection(t, outbidv1.NewOutbidServiceClient(conn), func() { _ = conn.Close() }), nil
 }
 
-func mcpConnection(t target, client mcp.API, done func()) *mcp.Connection {
+func (m *mcpCommand) mcpConnection(t target, client outbidv1.OutbidServiceClient, done func()) *mcp.Connection {
 	return &mcp.Connection{
-		API: client, Where: t.where(), Close: done,
+		API: client, Where: t.where(), Close: done, Simulate: simulator(client, m.edition, otherPolicies),
 		Page: func(sweep string) string { return pageURL(t.url, sweep) },
 	}
 }

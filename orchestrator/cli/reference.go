@@ -98,6 +98,7 @@ below are stable: later versions only add fields. NaN and infinities are the str
 		{"A line of `run` and `watch`", updateView{}},
 		{"A node (`nodes`)", nodeView{}},
 		{"A round (`auction`)", roundView{}},
+		{"An explanation (`explain`)", explanationView{}},
 		{"A line of a log (`logs`)", logView{}},
 		{"A preview (`preview`)", previewView{}},
 		{"A check (`doctor`)", checkView{}},

@@ -10,18 +10,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // explanation is the answer of explain.
 type explanation struct {
 	answer
-	Sweep    string        `json:"sweep"`
-	Trial    *int32        `json:"trial,omitempty"`
-	Findings []string      `json:"findings" jsonschema:"the explanation, the most important first"`
-	Rank     int           `json:"rank,omitempty" jsonschema:"the trial's rank by the metric, 1 is best"`
-	Ranked   int           `json:"ranked,omitempty" jsonschema:"number of trials with a metric"`
-	Failures []failureView `json:"failures,omitempty" jsonschema:"failed trials by reason, the most frequent first"`
+	Sweep string `json:"sweep"`
+	Trial *int32 `json:"trial,omitempty"`
+	// Sentences are those of the command outbid explain.
+	Sentences []string      `json:"sentences" jsonschema:"why it waits, runs or has ended; why it lost devices; what another policy or weight would have done"`
+	Findings  []string      `json:"findings" jsonschema:"further findings, the most important first"`
+	Rank      int           `json:"rank,omitempty" jsonschema:"the trial's rank by the metric, 1 is best"`
+	Ranked    int           `json:"ranked,omitempty" jsonschema:"number of trials with a metric"`
+	Failures  []failureView `json:"failures,omitempty" jsonschema:"failed trials by reason, the most frequent first"`
 	// Parameters is only set for a sweep.
 	Parameters []influence       `json:"parameters,omitempty" jsonschema:"how parameters and the metric are associated, the strongest first; an association is not a cause"`
 	Rounds     []roundView       `json:"rounds,omitempty" jsonschema:"newest decisions of the policy on it"`
@@ -76,8 +79,9 @@ func explainTool() *tool {
 	}
 	return define(tool{
 		name: "explain", title: "Explain a sweep or a trial",
-		about: "Explains why a sweep or a trial waits, runs, was pruned or failed, and what the best trial has in common with other good ones: " +
-			"the policy's decisions, failures by reason, and the association of each parameter with the metric.",
+		about: "Explains why a sweep or a trial waits, runs, was pruned or failed, why it lost devices, what another policy or weight would " +
+			"have done, and what the best trial has in common with other good ones: the policy's decisions, failures by reason, and the " +
+			"association of each parameter with the metric.",
 		inputs: []input{sweepInput(), trialInput("the whole sweep is explained")},
 	}, func(ctx context.Context, c *call, in arguments) (*explanation, error) {
 		s, err := c.sweep(ctx, in.Sweep)
@@ -92,13 +96,26 @@ func explainTool() *tool {
 		if !whole {
 			v.cut("trials: only the first %d of %d were read", len(all), s.GetCounts().GetTotal())
 		}
+		var t *outbidv1.Trial
 		if in.Trial == nil {
 			v.explainSweep(s, all)
-		} else if err := c.explainTrial(ctx, v, s, all, *in.Trial); err != nil {
+		} else if t, err = c.explainTrial(ctx, v, s, all, *in.Trial); err != nil {
+			return nil, err
+		}
+		if err := c.addSentences(ctx, v, s, t); err != nil {
 			return nil, err
 		}
 		return v, c.addRounds(ctx, v, s)
 	})
+}
+
+// addSentences adds the sentences of the command outbid explain.
+func (c *call) addSentences(ctx context.Context, v *explanation, s *outbidv1.Sweep, t *outbidv1.Trial) error {
+	got, _, err := evidence.Explain(ctx, c.API, s, t, c.Simulate, time.Now())
+	for _, sentence := range got.Sentences() {
+		v.Sentences = append(v.Sentences, cleanLine(sentence, 2*maxLine))
+	}
+	return err
 }
 
 // find adds a finding.
@@ -115,9 +132,6 @@ func (v *explanation) explainSweep(s *outbidv1.Sweep, all []*outbidv1.Trial) {
 	v.find("%s is %s%s: %s%s; %d running, %d queued, %d paused, %d completed, %d pruned, %d stopped, %d failed", s.GetId(), sweepState(s),
 		because(s.GetReason()), plural(counts.Total, "trial"), of, counts.Running, counts.Queued, counts.Paused, counts.Completed,
 		counts.Pruned, counts.Stopped, counts.Failed)
-	if s.GetWaiting() != "" {
-		v.find("trials wait: %s", s.GetWaiting())
-	}
 	if a := s.GetAdmission(); a.GetText() != "" {
 		v.find("admission: %s", a.GetText())
 	}
@@ -193,21 +207,16 @@ func ranking(s *outbidv1.Sweep, all []*outbidv1.Trial) []int32 {
 	return numbers
 }
 
-func (c *call) explainTrial(ctx context.Context, v *explanation, s *outbidv1.Sweep, all []*outbidv1.Trial, n int32) error {
+func (c *call) explainTrial(ctx context.Context, v *explanation, s *outbidv1.Sweep, all []*outbidv1.Trial, n int32) (*outbidv1.Trial, error) {
 	t, err := c.trial(ctx, s, &n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	one := viewTrial(t)
 	v.find("trial %d is %s%s at step %d", n, one.State, because(one.Reason), one.Step)
-	switch t.GetState() {
-	case outbidv1.TrialState_TRIAL_STATE_QUEUED:
-		v.find("it waits for devices: %s", cmp.Or(s.GetWaiting(), "the policy has not given it any yet"))
-	case outbidv1.TrialState_TRIAL_STATE_PAUSED:
-		v.find("it holds no devices: the sweep is %s, and its tuner decides whether it continues", sweepState(s))
-	case outbidv1.TrialState_TRIAL_STATE_FAILED:
+	if t.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED {
 		if v.Stderr, err = c.stderr(ctx, s.GetId(), n); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if t.GetRestarts() > 0 || t.GetNodeLosses() > 0 {
@@ -226,7 +235,7 @@ func (c *call) explainTrial(ctx context.Context, v *explanation, s *outbidv1.Swe
 		}
 	}
 	v.Notes = v.Notes[max(0, len(v.Notes)-10):]
-	return nil
+	return t, nil
 }
 
 func (v *explanation) compareWithBest(best *outbidv1.Trial, one trialView) {

@@ -36,12 +36,16 @@ func TestExplainASweep(t *testing.T) {
 	got := mustAsk(t, f.client(t, Config{}), "explain", map[string]any{"sweep": "digits-2"})
 	findings := fmt.Sprint(got["findings"])
 	for _, want := range []string{
-		"digits-2 is running: 10 trials of 20 planned", "trials wait: 2 trials wait for devices that others hold",
+		"digits-2 is running: 10 trials of 20 planned",
 		"the best trial is 0 with accuracy 0.9 at step 8; it is completed", "1 trial failed: failed for good: exited with code 1",
 	} {
 		if !strings.Contains(findings, want) {
 			t.Errorf("the findings lack %q: %s", want, findings)
 		}
+	}
+	if sentences := fmt.Sprint(got["sentences"]); len(got["sentences"].([]any)) != 3 || !strings.Contains(sentences, "digits-2 waits for its tuner, asha, to start a trial") ||
+		!strings.Contains(sentences, "digits-2/4 lost its devices: its lease ended.") {
+		t.Errorf("the sentences are %s", sentences)
 	}
 	first := got["parameters"].([]any)[0].(map[string]any)
 	if first["parameter"] != "lr" || first["rank_correlation"] != -1.0 || first["trials"] != 10.0 {

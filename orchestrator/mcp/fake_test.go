@@ -187,7 +187,7 @@ func newFake() *fakeAPI {
 	f.trials["digits-2"][9].State, f.trials["digits-2"][9].Reason = outbidv1.TrialState_TRIAL_STATE_FAILED, "failed for good: exited with code 1"
 	f.sweeps = []*outbidv1.Sweep{
 		{
-			Id: "digits-2", Spec: spec, State: outbidv1.SweepState_SWEEP_STATE_RUNNING, Waiting: "2 trials wait for devices that others hold",
+			Id: "digits-2", Spec: spec, State: outbidv1.SweepState_SWEEP_STATE_RUNNING, Waiting: "waits for devices; 3 of the cluster's devices are held",
 			Counts: &outbidv1.TrialCounts{Total: 10, Completed: 9, Failed: 1}, Best: f.trials["digits-2"][0], Outlook: &outbidv1.Outlook{Trials: 20},
 			Notes: []*outbidv1.SweepNote{{Level: "warning", Text: "trial 9 failed", Trial: new(int32(9))}},
 		},

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/grpc"
 
+	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -39,6 +40,8 @@ type Connection struct {
 	Where string
 	// Page returns the address of a sweep's web page. It may be nil.
 	Page func(sweep string) string
+	// Simulate simulates the server's ledger under other policies, for explanations. It may be nil.
+	Simulate evidence.Simulate
 	// Close releases the connection. It may be nil.
 	Close func()
 }
