@@ -49,6 +49,18 @@ def test_extend_says_what_is_trained_again(real: ob.Client) -> None:
     ]
 
 
+def test_explain(real: ob.Client) -> None:
+    handle = submit(real)
+    handle.wait(DEADLINE)
+    why, lost, otherwise = handle.explain().split("\n")
+    assert why == f"{handle.id} is done: the tuner finished after 4 trials."
+    assert "did not take devices" in lost
+    assert "cluster to itself" in otherwise or "In simulations of the ledger" in otherwise
+    assert handle.explain(2).startswith(f"{handle.id}/2 is completed at step 3")
+    with pytest.raises(ob.OutbidError, match="there is no trial"):
+        handle.explain(9)
+
+
 def test_delete(real: ob.Client) -> None:
     def endless(trial: ob.Trial) -> None:
         for step in trial.steps():

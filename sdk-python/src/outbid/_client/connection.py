@@ -24,6 +24,8 @@ class Connection:
 
     def __init__(self, address: Address, token: str | None = None, ca_file: str | None = None) -> None:
         self._address = address
+        self.token = token
+        self.ca_file = ca_file
         self.rpc = Service(address, token, ca_file)
         """The calls of the server's API."""
         self._submitted: set[str] = set()  # sweeps whose code came from this program

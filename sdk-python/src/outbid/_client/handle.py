@@ -15,6 +15,7 @@ from outbid._client import programs
 from outbid._client.callbacks import Callback, Caller, callables
 from outbid._client.connection import Connection
 from outbid._client.device_wait import telling_who
+from outbid._client.explanation import explanation_of
 from outbid._client.interrupt import interrupted
 from outbid._client.outside_state_warning import ChangesOutside
 from outbid._core import validation
@@ -200,6 +201,15 @@ class SweepHandle(AskTell):
         for line in self._client.rpc.stream_logs(request):
             when = line.time.ToDatetime(datetime.timezone.utc) if line.HasField("time") else None
             yield LogLine(line.trial, line.node, line.stream, when, line.line)
+
+    def explain(self, trial: int | None = None) -> str:
+        """Explain the sweep, or one of its trials, in three sentences, one a line.
+
+        They say why it waits, runs or has ended, why it lost devices, and what another policy or weight would have
+        done. They are those of the command `outbid explain`. For the last one the server's ledger is simulated, which
+        may take some seconds.
+        """
+        return explanation_of(self._client, self.id if trial is None else f"{self.id}/{operator.index(trial)}")
 
     def traceback(self, trial: int) -> str:
         """Return the last complete traceback that a trial printed, or ""."""
