@@ -33,9 +33,8 @@ type fakeControl struct {
 	// fail, if set, is the error of every command.
 	fail error
 	// actors lists the actors of submissions and commands, in order.
-	actors []string
-	// commands lists what was asked of nodes.
-	commands []string
+	actors   []string
+	commands []string // of nodes
 	keys     map[string]string
 	// looks counts the calls of Changes.
 	looks int
