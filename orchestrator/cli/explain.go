@@ -38,7 +38,7 @@ type outcomeView struct {
 }
 
 // otherPolicies are tried unless --policy names others. The server's own policy is left out.
-var otherPolicies = []string{"las", "drf"}
+var otherPolicies = []string{"las", "drf"} //nolint:gochecknoglobals // a constant list
 
 func (ex *explainCommand) command() *cobra.Command {
 	var out format
