@@ -1,4 +1,4 @@
-"""What a problem is: a space, and a function from a configuration to a loss.
+"""Problems: a space, and a function from a configuration to a loss.
 
 A space maps names to tuples: ("float", low, high, log), ("int", low, high, log) or ("choice", values). Numbers may have
 a condition as an additional last element: (name of a choice, its values).

@@ -51,7 +51,7 @@ def means(by_problem: dict[str, list[float]]) -> dict[str, float]:
 
 
 def overview(made: Regrets, samplers: list[str], flight: int, rival: str = RIVAL) -> None:
-    """Print mean regrets, their ratio to the rival's, wins and Wilcoxon's p over problems."""
+    """Print mean regrets, their ratios to the rival, wins and Wilcoxon's p over problems."""
     from scipy.stats import wilcoxon
 
     print(f"\n{flight} at a time\n\n| sampler | " + " | ".join(f"{n} trials" for n in BUDGETS) + " |")

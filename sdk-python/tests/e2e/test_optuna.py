@@ -207,7 +207,7 @@ def test_a_study_is_kept_in_a_storage_of_optunas(real: ob.Client, tmp_path: Any)
     assert len(study.trials) == 3 and study.trials[0].params["x"] == 0.125
 
 
-_ready: Any = None  # in a process of the pool: the barrier at which all wait
+_ready: Any = None  # in a process of the pool: the barrier
 
 
 def _begin(ready: Any) -> None:

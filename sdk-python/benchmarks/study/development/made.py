@@ -99,7 +99,7 @@ def michalewicz(c: Config) -> float:
 
 @PROBLEMS.add("few-of-sixteen", {f"x{i}": flt(0, 1) for i in range(14)} | {"a": pick("u", "v", "w"), "b": pick(0, 1)})
 def few_of_sixteen(c: Config) -> float:
-    """Return a function of sixteen parameters of which four matter."""
+    """Return a function of sixteen parameters; four matter."""
     u, v = c["x3"] - 0.35, c["x9"] - 0.7
     shift = {"u": 0.2, "v": 0.0, "w": 0.5}[c["a"]]
     return u * u + 2 * (v - u) ** 2 + shift * (0.2 + c["x5"]) + 0.02 * sum(c[f"x{i}"] for i in range(14)) / 14

@@ -78,7 +78,7 @@ def styblinski(c: Config) -> float:
     kinds=("conditional", "noisy"),
 )
 def branches(c: Config) -> float:
-    """Return the cost of one of four searches, each with parameters of its own."""
+    """Return the cost of one of four searches, which have different parameters."""
     cost = 0.1 * abs(math.log2(c["cache"]) - 8) / 8
     if c["way"] == "grid":
         return cost + 0.5 + 0.1 * (math.log10(c["step"]) + 1) ** 2 + 0.01 * abs(c["side"] - 12)

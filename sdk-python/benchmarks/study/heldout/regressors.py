@@ -57,7 +57,7 @@ def roll() -> tuple[Any, Any]:
 
 
 def sparse() -> tuple[Any, Any]:
-    """Return a line in forty columns of which eight matter."""
+    """Return a line in forty columns; eight matter."""
     from sklearn.datasets import make_regression
 
     return make_regression(500, 40, n_informative=8, effective_rank=15, noise=2.0, random_state=8)

@@ -1,4 +1,4 @@
-"""Queued trials, trials from elsewhere, and what is asked of a study in its objective."""
+"""Queued trials, trials from elsewhere, and calls of a study in its objective."""
 
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution

@@ -53,7 +53,7 @@ print("= both", sum(t.state.name == "COMPLETE" for t in study.trials) >= 3)
 
 
 def nested(trial):
-    """Run a study of its own, which is Optuna's."""
+    """Run another study, with Optuna."""
     inner = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=trial.number))
     deep = trial.suggest_int("depth", 1, 3)
     inner.optimize(lambda t: t.suggest_float("z", 0, deep), n_trials=3)

@@ -43,7 +43,7 @@ print("= best", grid.get_best_result().metrics["step"])
 
 
 def silly(config):
-    """Return what is no result."""
+    """Return something other than a result."""
     return config["what"]
 
 
