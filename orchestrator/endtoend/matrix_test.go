@@ -178,6 +178,7 @@ func tunersByKind(t *testing.T) map[string][]*entry {
 		"random": {made(4, true, random(5))},
 		"grid":   {made(0, true, &outbidv1.Tuner{Kind: &outbidv1.Tuner_Grid{Grid: &outbidv1.GridSearch{MaxSteps: 4, Points: 3}}})},
 		"bayes":  {made(8, false, &outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{MaxSteps: 4}}})},
+		"auto":   {made(8, false, &outbidv1.Tuner{Kind: &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{MaxSteps: 4}}})},
 		"sobol":  {made(4, true, &outbidv1.Tuner{Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 4}}})},
 		"successive_halving": {made(0, true, &outbidv1.Tuner{Kind: &outbidv1.Tuner_SuccessiveHalving{
 			SuccessiveHalving: &outbidv1.SuccessiveHalving{MaxSteps: 4, Eta: 2},

@@ -10,10 +10,17 @@ UNAUTHENTICATED = ("401 (Unauthorized)",)
 
 
 def sign_in(page: Page, server: Outbid, who: str) -> None:
-    """Sign in by hand."""
+    """Sign in by hand, and wait for the session: opening another page would interrupt the request."""
     page.goto(f"{server.url}/ui/")
     page.get_by_label("Token").fill(server.tokens[who])
     page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def sign_out(page: Page) -> None:
+    """Sign out, and wait until the session has ended."""
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
 
 
 @pytest.mark.parametrize(
@@ -25,7 +32,6 @@ def test_a_token_shows_its_tenants_sweeps_and_actions(
     page = watched.page
     watched.expected = (*UNAUTHENTICATED, "404 (Not Found)")
     sign_in(page, guarded, who)
-    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     page.goto(f"{guarded.url}/ui/sweeps/hers-1")
     if not sees:
         expect(page.get_by_role("alert")).to_be_visible()

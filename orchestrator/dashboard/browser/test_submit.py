@@ -8,7 +8,7 @@ import urllib.request
 from axe_playwright_python.sync_playwright import Axe
 from conftest import Outbid, Watched, eventually, program
 from playwright.sync_api import expect
-from test_identity import UNAUTHENTICATED, sign_in
+from test_identity import UNAUTHENTICATED, sign_in, sign_out
 
 
 def test_a_file_is_previewed_and_submitted(quiet: Outbid, watched: Watched) -> None:
@@ -97,7 +97,6 @@ def test_a_viewer_may_preview_and_not_submit(guarded: Outbid, watched: Watched) 
     page = watched.page
     watched.expected = UNAUTHENTICATED
     sign_in(page, guarded, "eve")
-    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     page.goto(f"{guarded.url}/ui/submit")
     expect(page.locator("main")).to_contain_text("Your role does not submit")
     page.get_by_label("File (YAML or JSON)").fill(json.dumps(program("hers")))
@@ -110,7 +109,6 @@ def test_an_admin_changes_a_tenant(guarded: Outbid, watched: Watched) -> None:
     page = watched.page
     watched.expected = (*UNAUTHENTICATED, "400 (Bad Request)")
     sign_in(page, guarded, "root")
-    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     page.goto(f"{guarded.url}/ui/tenants")
     page.get_by_role("button", name="Change vision").click()
     dialog = page.get_by_role("dialog")
@@ -122,7 +120,7 @@ def test_an_admin_changes_a_tenant(guarded: Outbid, watched: Watched) -> None:
     shown = json.loads(guarded.run("tenant", "show", "vision", "-o", "json"))
     assert "2" in json.dumps(shown) and "3" in json.dumps(shown)
     expect(page.locator("section", has_text="vision").locator("dl")).to_contain_text("weight")
-    page.get_by_role("button", name="Sign out").click()
+    sign_out(page)
     sign_in(page, guarded, "ada")
     page.goto(f"{guarded.url}/ui/tenants")
     expect(page.locator("main")).to_contain_text("vision")
@@ -133,7 +131,6 @@ def test_an_admin_drains_a_node_and_opens_it_again(guarded: Outbid, watched: Wat
     page = watched.page
     watched.expected = UNAUTHENTICATED
     sign_in(page, guarded, "root")
-    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     page.goto(f"{guarded.url}/ui/cluster")
     node = json.loads(guarded.run("nodes", "-o", "json"))[0]["name"]
     page.get_by_role("button", name=f"Drain {node}").click()
@@ -151,7 +148,7 @@ def test_an_admin_drains_a_node_and_opens_it_again(guarded: Outbid, watched: Wat
     page.get_by_role("dialog").get_by_role("button", name="Uncordon").click()
     expect(row).not_to_contain_text("a fan")
     assert "drained" not in guarded.run("nodes")
-    page.get_by_role("button", name="Sign out").click()
+    sign_out(page)
     sign_in(page, guarded, "ada")
     page.goto(f"{guarded.url}/ui/cluster")
     expect(page.locator("main")).to_contain_text(node)
