@@ -16,7 +16,7 @@ def objective(trial):
 
 
 study = optuna.create_study(sampler=samplers.GridSampler(GRID))
-study.optimize(objective)
+study.optimize(objective, n_jobs=1)  # two at once may both take the last point
 print("= grid", sorted((t.params["x"], t.params["y"]) for t in study.trials), study.best_params)
 
 
@@ -28,7 +28,7 @@ def tree(trial):
 
 
 study = optuna.create_study(sampler=samplers.BruteForceSampler())
-study.optimize(tree)
+study.optimize(tree, n_jobs=1)
 print("= all", sorted(t.value for t in study.trials))
 fixed = samplers.PartialFixedSampler({"y": 7}, samplers.TPESampler(seed=2))
 study = optuna.create_study(sampler=fixed)

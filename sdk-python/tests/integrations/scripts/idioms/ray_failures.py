@@ -35,7 +35,13 @@ grid = tune.Tuner(
 ).fit()
 print("= grid", len(grid), grid.num_errors, grid.num_terminated)
 for result in grid:
-    print("=", result.config["kind"], result.metrics["step"], result.metrics["start"], type(result.error).__name__)
+    print(
+        "=",
+        result.config["kind"],
+        result.metrics["step"],
+        result.metrics["start"],
+        "ValueError" in type(result.error).__name__,
+    )
     print("= rows", [(int(s), int(b)) for s, b in result.metrics_dataframe[["step", "start"]].values])
 print("= attempts", len(open(os.path.join(PLACE, "always")).read()) >= 2, len(open(os.path.join(PLACE, "once")).read()))
 print("= message", "failed always" in str(grid.errors[0]))

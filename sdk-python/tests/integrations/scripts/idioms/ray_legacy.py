@@ -34,7 +34,8 @@ print("= statuses", [t.status for t in analysis.trials], sorted({str(t) for t in
 print("= frame", sorted(analysis.dataframe(metric="mean_accuracy", mode="max")["mean_accuracy"].tolist()))
 print("= results", sorted(r["neg"] for r in analysis.results.values()), len(analysis.trial_dataframes))
 print("= config", analysis.get_best_config("neg", "min")["alpha"] in (0.5, 1.0, 2.0), len(analysis.get_all_configs()))
-print("= where", os.path.basename(analysis.best_trial.local_path), os.path.isdir(analysis.best_trial.local_path))
+where = os.path.basename(analysis.best_trial.local_path)
+print("= where", where.startswith("trial-2.0"), os.path.isdir(analysis.best_trial.local_path))
 print("= last", [t.last_result["training_iteration"] for t in analysis.trials])
 print("= series", analysis.results_df["mean_accuracy"].max(), len(analysis.results_df))
 

@@ -27,7 +27,7 @@ def train(config, flag=None):
 def show(what, grid):
     """Print the results."""
     print("=", what, len(grid), grid.num_errors, grid.num_terminated)
-    for r in grid:
+    for r in sorted(grid, key=lambda r: r.config["x"]):  # restored results come in any order
         rows = r.metrics_dataframe["score"].tolist()
         print("=", r.config["x"], r.metrics["score"], r.metrics["start"], r.metrics["training_iteration"], rows)
 
