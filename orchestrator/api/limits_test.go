@@ -140,7 +140,7 @@ func TestANewWeightIsCappedByTenant(t *testing.T) {
 	}{
 		{"ann", "digits-1", 4, codes.OK},
 		{"ann", "digits-1", 4.1, codes.InvalidArgument},
-		{"ann", "granted-1", 8, codes.OK}, // an admin gave it more; a lower one is no harm
+		{"ann", "granted-1", 8, codes.OK}, // an admin granted more, and users may lower it
 		{"ann", "granted-1", 9.5, codes.InvalidArgument},
 		{"root", "digits-1", 1e6, codes.OK},
 		{"bob", "digits-1", 1, codes.NotFound},

@@ -49,7 +49,7 @@ func TestACordonedNodeGetsNoNewTrials(t *testing.T) {
 	}
 	b.order("n2", outbidv1.NodeCommand_NODE_COMMAND_CORDON)
 	if !b.core.State().Nodes["n2"].Manual().GetDrained() {
-		t.Error("a cordon after a drain is no drain any more")
+		t.Error("a cordon undid a drain")
 	}
 	b.order("n2", outbidv1.NodeCommand_NODE_COMMAND_UNCORDON)
 	if n := b.core.State().Nodes["n2"]; len(n.Faults) > 0 || len(n.Leases) != 1 {

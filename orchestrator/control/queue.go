@@ -31,7 +31,7 @@ func (q *queue) send(ctx context.Context, in Input) error {
 	}
 }
 
-// put is send for goroutines that cannot do anything about an input that is no longer needed.
+// put puts an input into the queue unless the loop has ended or this server no longer leads. Nobody waits for its answer.
 func (q *queue) put(in Input) {
 	_ = q.send(q.leading, in)
 }

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
-	"github.com/outbid-dev/outbid/orchestrator/tuner/bayes"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -147,7 +147,7 @@ func TestASpecWithoutATuner(t *testing.T) {
 	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); tuner.NameOf(s.GetTuner()) != "random" {
 		t.Errorf("with two objectives it is %v", s.GetTuner())
 	}
-	for n, want := range map[int]string{bayes.MaxParameters: "auto", bayes.MaxParameters + 1: "random"} {
+	for n, want := range map[int]string{sample.MostParameters: "auto", sample.MostParameters + 1: "random"} {
 		s := mustParse(t, bare(""))
 		s.GetProgram().Command = []string{"train"}
 		s.Tuner, s.Constraints, s.Space = nil, nil, map[string]*outbidv1.Parameter{}

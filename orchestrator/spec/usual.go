@@ -3,7 +3,7 @@ package spec
 import (
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/outbid-dev/outbid/orchestrator/tuner/bayes"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -26,7 +26,7 @@ func usualTuner(s *outbidv1.SweepSpec) {
 		s.Tuner = &outbidv1.Tuner{}
 	}
 	s.Tuner.Kind = &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}
-	if compiled, err := space.Compile(s.GetSpace(), nil); err == nil && len(s.GetObjectives()) == 0 && compiled.Dims() <= bayes.MaxParameters {
+	if compiled, err := space.Compile(s.GetSpace(), nil); err == nil && len(s.GetObjectives()) == 0 && compiled.Dims() <= sample.MostParameters {
 		s.Tuner.Kind = &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{}}
 	}
 }

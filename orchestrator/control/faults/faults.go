@@ -1,4 +1,5 @@
-// Package faults decides which nodes trials avoid, from the failures of trials and the checks of workers.
+// Package faults decides which nodes trials avoid, from the failures of trials, the checks of workers and the commands of
+// administrators.
 package faults
 
 import (

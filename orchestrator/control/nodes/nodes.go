@@ -1,5 +1,5 @@
-// Package nodes owns what the core knows of nodes besides the state. It applies the messages of workers and makes their
-// orders.
+// Package nodes owns what the core knows of nodes besides the state. It applies the messages of workers and the commands
+// of administrators, and makes the workers' orders.
 package nodes
 
 import (

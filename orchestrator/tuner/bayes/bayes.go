@@ -13,18 +13,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// MaxParameters is the largest number of parameters for Bayesian search. Its model learns little beyond a few
-// dozen, and the time of a choice, which all tenants wait for, grows with it: 15 ms at 100 parameters, 0.2 s at 1,000.
-const MaxParameters = 64
-
 // Kind describes the tuner to the registry.
 func Kind() *engine.Kind {
 	return &engine.Kind{
 		Name:  "bayes",
 		Fresh: func(c *engine.Core) (engine.Rules, error) { return singlestage.New(c, "Bayesian choice"), nil },
 		Check: func(_ *outbidv1.Tuner, s *space.Space) error {
-			if n := s.Dims(); n > MaxParameters {
-				return fmt.Errorf("tuner.bayes: at most %d parameters are allowed, got %d; random and sobol take any number", MaxParameters, n)
+			if n := s.Dims(); n > sample.MostParameters {
+				return fmt.Errorf("tuner.bayes: at most %d parameters are allowed, got %d; random and sobol take any number", sample.MostParameters, n)
 			}
 			return nil
 		},
