@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -378,5 +381,57 @@ func TestCopiesAreNotTheStoresFiles(t *testing.T) {
 		t.Errorf("the store holds %q, %v", data, err)
 	} else {
 		r.Close()
+	}
+}
+
+// lingering is a transport that fails the first request of every path while its body is still read, as net/http may.
+type lingering struct {
+	store   http.RoundTripper
+	reading sync.WaitGroup
+	mu      sync.Mutex
+	failed  map[string]bool
+	wrong   atomic.Int32
+}
+
+func (l *lingering) RoundTrip(req *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	again := l.failed[req.URL.String()] || req.Method != http.MethodPut
+	l.failed[req.URL.String()] = true
+	l.mu.Unlock()
+	if again {
+		return l.store.RoundTrip(req)
+	}
+	l.reading.Go(func() {
+		data, err := io.ReadAll(req.Body)
+		if err != nil || int64(len(data)) != req.ContentLength || bytes.Count(data, data[:1]) != len(data) {
+			l.wrong.Add(1)
+		}
+		_ = req.Body.Close()
+	})
+	return nil, &net.OpError{Op: "write", Err: syscall.ECONNRESET}
+}
+
+// A part is neither sent again nor overwritten by the next one while a failed request still reads it.
+func TestAPartIsKeptWhileARequestReadsIt(t *testing.T) {
+	t.Parallel()
+	const parts, size = 12, 1 << 16
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("ETag", "tag")
+	}))
+	t.Cleanup(server.Close)
+	signed := objects.Signed{PartBytes: size, Complete: server.URL + "/complete", Abort: server.URL + "/abort"}
+	var content bytes.Buffer
+	for i := range parts {
+		signed.Parts = append(signed.Parts, fmt.Sprintf("%s/%d", server.URL, i))
+		content.Write(bytes.Repeat([]byte{byte(i)}, size))
+	}
+	network := &lingering{store: http.DefaultTransport, failed: map[string]bool{}}
+	store := presigned(func(context.Context, string, bool, int64) (objects.Signed, error) { return signed, nil })
+	store.Client.Transport = network
+	err := store.Put(t.Context(), "checkpoints/s-1/0/a", io.MultiReader(&content), parts*size)
+	network.reading.Wait()
+	if err != nil || network.wrong.Load() > 0 {
+		t.Errorf("%d of %d parts changed while they were sent: %v", network.wrong.Load(), parts, err)
 	}
 }
