@@ -66,6 +66,8 @@ type Control interface {
 	Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error)
 	// Prices returns the policy's prices, or nil if it does not have any.
 	Prices() *outbidv1.Prices
+	// StopTrial saves and ends one trial.
+	StopTrial(ctx context.Context, sweep string, trial int32, reason, actor string) error
 	// ControlNode keeps new trials off a node, moves its trials away too, or opens it again.
 	ControlNode(ctx context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error
 	// SetTenant adds a tenant, which must be new if add is set, or changes one. RemoveTenant removes a tenant's

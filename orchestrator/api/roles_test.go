@@ -22,7 +22,7 @@ var whoMayCall = map[string]access{
 	"ListReports": read, "StreamLogs": readContent, "GetCheckpoint": readContent, "GetSoup": readContent, "ListNodes": read, "GetRound": read, "ListRounds": read,
 	"GetPrices": read, "GetTenant": read, "ListTenants": read,
 
-	"SubmitSweep": write, "ControlSweep": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
+	"SubmitSweep": write, "ControlSweep": write, "ControlTrial": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
 	"PutBlob": write, "PutSoup": write, "SetSecret": write, "ListSecrets": write, "DeleteSecret": write,
 
 	"ReadLedger": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "ControlNode": admin, "SetTenant": admin, "RemoveTenant": admin,

@@ -207,6 +207,29 @@ func (s *sweepService) ControlSweep(ctx context.Context, req *outbidv1.ControlSw
 	return &outbidv1.ControlSweepResponse{Sweep: sweep}, nil
 }
 
+// ControlTrial implements the service.
+func (s *sweepService) ControlTrial(ctx context.Context, req *outbidv1.ControlTrialRequest) (
+	*outbidv1.ControlTrialResponse, error,
+) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	if req.GetCommand() != outbidv1.TrialCommand_TRIAL_COMMAND_STOP {
+		return nil, fieldError("command", "%q: must be TRIAL_COMMAND_STOP", req.GetCommand())
+	}
+	if err := sanitize.Check(req.GetReason(), limits.Detail); err != nil {
+		return nil, fieldError("reason", "%v", err)
+	}
+	if err := s.control.StopTrial(ctx, req.GetSweep(), req.GetTrial(), req.GetReason(), caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	trial, err := s.trial(req.GetSweep(), req.GetTrial())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.ControlTrialResponse{Trial: trial}, nil
+}
+
 // AskTrial implements the service.
 func (s *sweepService) AskTrial(ctx context.Context, req *outbidv1.AskTrialRequest) (*outbidv1.AskTrialResponse, error) {
 	if req.GetSweep() == "" {

@@ -33,14 +33,60 @@ Use 'outbid extend' for a sweep that is done or has reached a limit.`
 }
 
 func (sw *sweepCommands) stopCommand() *cobra.Command {
-	cmd := sw.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "stop",
-		outbidv1.SweepState_SWEEP_STATE_RUNNING, outbidv1.SweepState_SWEEP_STATE_PAUSED)
-	cmd.Short = "End a sweep"
-	cmd.Long = `Stop makes every running trial save a checkpoint, and ends it. Reports are kept, and so are the checkpoints that
+	var out format
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "stop SWEEP|SWEEP/TRIAL",
+		Short: "End a sweep or one of its trials",
+		Long: `Stop makes every running trial save a checkpoint, and ends it. Reports are kept, and so are the checkpoints that
 the sweep's file asks for and the newest one of each trial that had not ended: 'outbid resume' and 'outbid extend'
-continue from those.`
-	cmd.Example = "  outbid stop digits-1"
+continue from those.
+
+With SWEEP/TRIAL only that trial ends, for good. What it has reported counts, and the sweep continues with others.`,
+		Example:           "  outbid stop digits-1\n  outbid stop digits-1/17 --reason 'the loss oscillates'",
+		Args:              exactArgs("SWEEP or SWEEP/TRIAL"),
+		ValidArgsFunction: sw.completeTrials,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := parseRef(args[0])
+			switch {
+			case err != nil:
+				return err
+			case r.trial != nil || r.best:
+				return sw.stopTrial(cmd.Context(), r, reason, out)
+			case reason != "":
+				return badInput("--reason: works only with a trial, such as %s/0", args[0])
+			}
+			return sw.control(cmd.Context(), args[0], outbidv1.SweepCommand_SWEEP_COMMAND_STOP, out)
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` for those who ask why the trial ended")
 	return cmd
+}
+
+// stopTrial ends one trial.
+func (sw *sweepCommands) stopTrial(ctx context.Context, r ref, reason string, out format) error {
+	c, err := sw.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	t, s, err := c.trial(ctx, r)
+	if err != nil {
+		return err
+	}
+	got, err := c.ControlTrial(ctx, &outbidv1.ControlTrialRequest{
+		Sweep: s.GetId(), Trial: t.GetNumber(), Command: outbidv1.TrialCommand_TRIAL_COMMAND_STOP, Reason: reason,
+	})
+	if err != nil {
+		return err
+	}
+	t = got.GetTrial()
+	if out != formatTable {
+		return sw.printObject(out, viewTrial(t))
+	}
+	sw.printf("%s is %s\n", trialID(t), withReason(trialState(t.GetState()), t.GetReason()))
+	return nil
 }
 
 // controlCommand returns a command that sends a SweepCommand. The shell completes sweeps in the given states.
@@ -51,17 +97,22 @@ func (sw *sweepCommands) controlCommand(command outbidv1.SweepCommand, name stri
 		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: sw.completeSweeps(states...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return sw.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
-				got, err := c.ControlSweep(cmd.Context(), &outbidv1.ControlSweepRequest{Sweep: sweep.GetId(), Command: command})
-				if err != nil {
-					return err
-				}
-				return sw.printSweepState(out, got.GetSweep())
-			})
+			return sw.control(cmd.Context(), args[0], command, out)
 		},
 	}
 	outputFlag(cmd, &out)
 	return cmd
+}
+
+// control sends a SweepCommand and prints the sweep's state.
+func (sw *sweepCommands) control(ctx context.Context, arg string, command outbidv1.SweepCommand, out format) error {
+	return sw.onSweep(ctx, arg, func(c *connection, sweep *outbidv1.Sweep) error {
+		got, err := c.ControlSweep(ctx, &outbidv1.ControlSweepRequest{Sweep: sweep.GetId(), Command: command})
+		if err != nil {
+			return err
+		}
+		return sw.printSweepState(out, got.GetSweep())
+	})
 }
 
 // printSweepState prints a sweep's state after a command.

@@ -191,6 +191,20 @@ func (f *fakeService) ControlSweep(_ context.Context, req *outbidv1.ControlSweep
 	return &outbidv1.ControlSweepResponse{Sweep: after}, nil
 }
 
+func (f *fakeService) ControlTrial(_ context.Context, req *outbidv1.ControlTrialRequest) (
+	*outbidv1.ControlTrialResponse, error,
+) {
+	f.note(req)
+	for _, t := range f.trials[req.GetSweep()] {
+		if t.GetNumber() == req.GetTrial() {
+			after := proto.CloneOf(t)
+			after.State, after.Reason = outbidv1.TrialState_TRIAL_STATE_STOPPED, "asked for by ann: "+req.GetReason()
+			return &outbidv1.ControlTrialResponse{Trial: after}, nil
+		}
+	}
+	return nil, status.Error(codes.NotFound, "there is no such trial")
+}
+
 func (f *fakeService) ExtendSweep(_ context.Context, req *outbidv1.ExtendSweepRequest) (
 	*outbidv1.ExtendSweepResponse, error,
 ) {

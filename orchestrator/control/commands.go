@@ -39,6 +39,14 @@ func (c *Commands) Command(ctx context.Context, sweep string, cmd outbidv1.Sweep
 	return err
 }
 
+// StopTrial saves and ends one trial of a sweep.
+func (c *Commands) StopTrial(ctx context.Context, sweep string, trial int32, reason, actor string) error {
+	_, err := do(ctx, c.queue, func(done func(struct{}, error)) Input {
+		return StopTrial{Sweep: sweep, Trial: trial, Reason: reason, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
+	})
+	return err
+}
+
 // Delete removes a sweep that has ended, and returns the time and the user of the deletion. It succeeds for a sweep
 // that was deleted before.
 func (c *Commands) Delete(ctx context.Context, sweep, actor string) (state.Deleted, error) {

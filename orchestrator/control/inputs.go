@@ -42,6 +42,19 @@ func (in Command) apply(c *Core) {
 	c.engine.Reply(func() { in.Done(err) })
 }
 
+// A StopTrial ends one trial of a sweep.
+type StopTrial struct {
+	Sweep         string
+	Trial         int32
+	Reason, Actor string
+	Done          func(error)
+}
+
+func (in StopTrial) apply(c *Core) {
+	err := c.sweeps.StopTrial(in.Sweep, in.Trial, in.Reason, in.Actor)
+	c.engine.Reply(func() { in.Done(err) })
+}
+
 // A Delete removes a sweep that has ended. Its objects, logs and reports are deleted once the event is in the ledger.
 type Delete struct {
 	Sweep, Actor string

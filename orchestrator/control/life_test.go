@@ -237,7 +237,7 @@ func (l *life) snapshot(core *control.Core) *outbidv1.StateSnapshot {
 // happen makes one thing happen.
 func (l *life) happen() {
 	happenings := map[string]func(){
-		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave, "node": l.node,
+		"submit": l.submit, "command": l.command, "stop a trial": l.stopTrial, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave, "node": l.node,
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
 	}
 	names := slices.Sorted(maps.Keys(happenings))
@@ -311,6 +311,10 @@ func (l *life) command() {
 	l.step(control.Command{
 		Sweep: l.sweep(), Command: outbidv1.SweepCommand(1 + l.n(3)), Actor: "ann", Done: func(error) {},
 	})
+}
+
+func (l *life) stopTrial() {
+	l.step(control.StopTrial{Sweep: l.sweep(), Trial: int32(l.n(6)), Reason: "it diverges", Actor: "ann", Done: func(error) {}})
 }
 
 func (l *life) extend() {

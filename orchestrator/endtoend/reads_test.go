@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "ControlNode", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ControlTrial", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "ControlNode", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret"}
 
 // reads returns functions that call each reading method of the API once for a sweep, and return an error for a wrong
 // answer.

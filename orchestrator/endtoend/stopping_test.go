@@ -60,6 +60,9 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 		"ControlSweep": func(ctx context.Context) error {
 			return only(s.ControlSweep(ctx, &outbidv1.ControlSweepRequest{Sweep: sweep, Command: outbidv1.SweepCommand_SWEEP_COMMAND_RESUME}))
 		},
+		"ControlTrial": func(ctx context.Context) error {
+			return only(s.ControlTrial(ctx, &outbidv1.ControlTrialRequest{Sweep: sweep, Command: outbidv1.TrialCommand_TRIAL_COMMAND_STOP}))
+		},
 		"ExtendSweep": func(ctx context.Context) error {
 			return only(s.ExtendSweep(ctx, &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: new(int32(1_000_001)), Preview: true}))
 		},

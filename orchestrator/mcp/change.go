@@ -184,10 +184,48 @@ func resumeTool() *tool {
 	})
 }
 
+// stoppedView is the answer of stop.
+type stoppedView struct {
+	answer
+	Sweep sweepView  `json:"sweep" jsonschema:"the sweep after the change"`
+	Trial *trialView `json:"trial,omitempty" jsonschema:"the trial that was stopped"`
+}
+
 func stopTool() *tool {
-	return controlTool(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, tool{
-		name: "stop", title: "Stop a sweep", effect: ends,
-		about: "Makes every running trial of a sweep save a checkpoint, and ends it. Reports are kept, but most checkpoints are deleted.",
+	type arguments struct {
+		Sweep  string
+		Trial  *int32
+		Reason string
+	}
+	return define(tool{
+		name: "stop", title: "Stop a sweep or a trial", effect: ends, repeatable: true,
+		about: "Makes every running trial of a sweep, or one trial, save a checkpoint, and ends it. Reports are kept, but most checkpoints are " +
+			"deleted. A sweep continues when one of its trials is stopped.",
+		inputs: []input{sweepInput(), trialInput("the whole sweep"), {
+			name: "reason", kind: "string", most: 500, about: "why the trial is stopped, for its users",
+		}},
+	}, func(ctx context.Context, c *call, in arguments) (*stoppedView, error) {
+		s, err := c.sweep(ctx, in.Sweep)
+		if err != nil {
+			return nil, err
+		}
+		if in.Trial != nil {
+			got, err := c.API.ControlTrial(ctx, &outbidv1.ControlTrialRequest{
+				Sweep: s.GetId(), Trial: *in.Trial, Command: outbidv1.TrialCommand_TRIAL_COMMAND_STOP, Reason: in.Reason,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return &stoppedView{Sweep: c.viewSweep(s), Trial: new(viewTrial(got.GetTrial()))}, nil
+		}
+		if in.Reason != "" {
+			return nil, errors.New("reason: works only with a trial")
+		}
+		got, err := c.API.ControlSweep(ctx, &outbidv1.ControlSweepRequest{Sweep: s.GetId(), Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP})
+		if err != nil {
+			return nil, err
+		}
+		return &stoppedView{Sweep: c.viewSweep(got.GetSweep())}, nil
 	})
 }
 

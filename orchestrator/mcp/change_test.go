@@ -64,6 +64,19 @@ func TestControlSendsTheCommandForTheNewestSweepOfAName(t *testing.T) {
 	}
 }
 
+func TestStopEndsOneTrial(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	got := mustAsk(t, f.client(t, Config{}), "stop", map[string]any{"sweep": "digits", "trial": 1, "reason": "it diverges"})
+	req := f.got[0].(*outbidv1.ControlTrialRequest)
+	if req.GetSweep() != "digits-2" || req.GetTrial() != 1 || req.GetCommand() != outbidv1.TrialCommand_TRIAL_COMMAND_STOP || req.GetReason() != "it diverges" {
+		t.Errorf("the request is %v", req)
+	}
+	if trial, _ := got["trial"].(map[string]any); trial["state"] != "pruned" {
+		t.Errorf("the answer is %v", got)
+	}
+}
+
 func TestExtendSendsOnlyWhatWasGiven(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -153,6 +153,16 @@ func (f *fakeAPI) ControlSweep(_ context.Context, req *outbidv1.ControlSweepRequ
 	return &outbidv1.ControlSweepResponse{Sweep: s}, f.begin("ControlSweep", req, true)
 }
 
+func (f *fakeAPI) ControlTrial(ctx context.Context, req *outbidv1.ControlTrialRequest, _ ...grpc.CallOption) (*outbidv1.ControlTrialResponse, error) {
+	got, err := f.GetTrial(ctx, &outbidv1.GetTrialRequest{Sweep: req.GetSweep(), Trial: req.GetTrial()})
+	if err != nil {
+		return nil, err
+	}
+	after := proto.CloneOf(got.GetTrial())
+	after.State = outbidv1.TrialState_TRIAL_STATE_STOPPED
+	return &outbidv1.ControlTrialResponse{Trial: after}, f.begin("ControlTrial", req, true)
+}
+
 func (f *fakeAPI) ExtendSweep(_ context.Context, req *outbidv1.ExtendSweepRequest, _ ...grpc.CallOption) (*outbidv1.ExtendSweepResponse, error) {
 	s, _ := f.find(req.GetSweep())
 	return &outbidv1.ExtendSweepResponse{Sweep: s, TrainedAgain: f.redone}, f.begin("ExtendSweep", req, true)

@@ -25,6 +25,7 @@ type API interface {
 	ListReports(context.Context, *outbidv1.ListReportsRequest, ...grpc.CallOption) (
 		grpc.ServerStreamingClient[outbidv1.ListReportsResponse], error)
 	ControlSweep(context.Context, *outbidv1.ControlSweepRequest, ...grpc.CallOption) (*outbidv1.ControlSweepResponse, error)
+	ControlTrial(context.Context, *outbidv1.ControlTrialRequest, ...grpc.CallOption) (*outbidv1.ControlTrialResponse, error)
 	ExtendSweep(context.Context, *outbidv1.ExtendSweepRequest, ...grpc.CallOption) (*outbidv1.ExtendSweepResponse, error)
 	StreamLogs(context.Context, *outbidv1.StreamLogsRequest, ...grpc.CallOption) (
 		grpc.ServerStreamingClient[outbidv1.StreamLogsResponse], error)

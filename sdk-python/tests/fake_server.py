@@ -167,6 +167,10 @@ class FakeServer(service.OutbidServiceServicer):
         self._take(request, context)
         return pb.ControlSweepResponse(sweep=self.sweep)
 
+    def ControlTrial(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.ControlTrialResponse()
+
     def ExtendSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         return pb.ExtendSweepResponse(sweep=self.sweep, trained_again=self.trained_again)

@@ -436,6 +436,13 @@ def test_bad_urls(url: str) -> None:
         ob.connect(url)
 
 
+def test_one_trial_is_stopped(server: FakeServer, handle: ob.SweepHandle) -> None:
+    handle.stop_trial(3, reason="it diverges")
+    request = server.last(pb.ControlTrialRequest)
+    assert (request.sweep, request.trial, request.reason) == (handle.id, 3, "it diverges")
+    assert request.command == pb.TRIAL_COMMAND_STOP
+
+
 def test_extend_warns_of_what_is_trained_again(server: FakeServer, handle: ob.SweepHandle) -> None:
     server.trained_again = [pb.TrainedAgain(trial=n, from_step=n % 2, step=5) for n in range(12)]
     again = handle.extend(max_steps=9, preview=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import outbid as ob
 
-PAGES = Path(__file__).parents[2] / "orchestrator/dashboard/web/src/pages"
+SOURCES = Path(__file__).parents[2] / "orchestrator/dashboard/web/src"
+PAGES = SOURCES / "pages"
 
 
 def test_what_the_dashboard_prints_exists() -> None:
@@ -23,3 +24,13 @@ def test_what_the_dashboard_prints_exists() -> None:
         method, attribute = call.groups()
         assert callable(getattr(ob.Client, method)), line
         assert attribute is None or hasattr(ob.SweepHandle, attribute), line
+
+
+def test_what_the_actions_print_exists() -> None:
+    printed = [
+        name
+        for part in (SOURCES / "parts").glob("*.svelte")
+        for name in re.findall(r"\.attach\(\$\{[^}]*\}\)\.(\w+)\(", part.read_text())
+    ]
+    assert printed == ["stop_trial"]
+    assert all(callable(getattr(ob.SweepHandle, name)) for name in printed)

@@ -153,3 +153,26 @@ def test_an_admin_drains_a_node_and_opens_it_again(guarded: Outbid, watched: Wat
     page.goto(f"{guarded.url}/ui/cluster")
     expect(page.locator("main")).to_contain_text(node)
     expect(page.get_by_role("button", name=f"Drain {node}")).to_have_count(0)
+
+
+def test_a_person_stops_one_trial(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    sweep = quiet.submit(program("one-too-many", steps=10_000, pause=0.02, trials=2, limits={"trials": 2, "concurrency": 1}))
+    eventually(lambda: quiet.sweep(sweep).get("best"), "nothing is reported")
+    page.goto(f"{quiet.url}/ui/sweeps/{sweep}/trials/0")
+    page.get_by_role("button", name="Stop this trial").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("<b>it diverges</b>")
+    dialog.get_by_text("This action elsewhere").click()
+    expect(dialog.locator("p.mono").first).to_have_text(f"outbid stop {sweep}/0 --reason '<b>it diverges</b>'")
+    assert Axe().run(page).violations_count == 0
+    dialog.get_by_role("button", name="Stop", exact=True).click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("main")).to_contain_text("<b>it diverges</b>")
+    expect(page.get_by_role("button", name="Stop this trial")).to_have_count(0)
+    eventually(lambda: json.loads(quiet.run("show", f"{sweep}/1", "-o", "json"))["step"] > 0, "the next does not run")
+    assert quiet.sweep(sweep)["state"] == "running"
+    quiet.run("stop", f"{sweep}/1", "--reason", "enough")
+    quiet.done(sweep)
+    reasons = [json.loads(quiet.run("show", f"{sweep}/{trial}", "-o", "json"))["reason"] for trial in (0, 1)]
+    assert [r.split(": ", 1)[1] for r in reasons] == ["<b>it diverges</b>", "enough"]

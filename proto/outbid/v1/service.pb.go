@@ -142,6 +142,55 @@ func (SweepCommand) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
 }
 
+// TrialCommand is a command of ControlTrial.
+type TrialCommand int32
+
+const (
+	TrialCommand_TRIAL_COMMAND_UNSPECIFIED TrialCommand = 0
+	// Save the trial and end it. Its reports count, and the tuner continues with others. It is not an error for a trial
+	// that has ended.
+	TrialCommand_TRIAL_COMMAND_STOP TrialCommand = 1
+)
+
+// Enum value maps for TrialCommand.
+var (
+	TrialCommand_name = map[int32]string{
+		0: "TRIAL_COMMAND_UNSPECIFIED",
+		1: "TRIAL_COMMAND_STOP",
+	}
+	TrialCommand_value = map[string]int32{
+		"TRIAL_COMMAND_UNSPECIFIED": 0,
+		"TRIAL_COMMAND_STOP":        1,
+	}
+)
+
+func (x TrialCommand) Enum() *TrialCommand {
+	p := new(TrialCommand)
+	*p = x
+	return p
+}
+
+func (x TrialCommand) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrialCommand) Descriptor() protoreflect.EnumDescriptor {
+	return file_outbid_v1_service_proto_enumTypes[2].Descriptor()
+}
+
+func (TrialCommand) Type() protoreflect.EnumType {
+	return &file_outbid_v1_service_proto_enumTypes[2]
+}
+
+func (x TrialCommand) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrialCommand.Descriptor instead.
+func (TrialCommand) EnumDescriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
 // NodeCommand is what to do with a node.
 type NodeCommand int32
 
@@ -182,11 +231,11 @@ func (x NodeCommand) String() string {
 }
 
 func (NodeCommand) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_service_proto_enumTypes[2].Descriptor()
+	return file_outbid_v1_service_proto_enumTypes[3].Descriptor()
 }
 
 func (NodeCommand) Type() protoreflect.EnumType {
-	return &file_outbid_v1_service_proto_enumTypes[2]
+	return &file_outbid_v1_service_proto_enumTypes[3]
 }
 
 func (x NodeCommand) Number() protoreflect.EnumNumber {
@@ -195,7 +244,7 @@ func (x NodeCommand) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeCommand.Descriptor instead.
 func (NodeCommand) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 // Secret describes a secret of a tenant, without its value.
@@ -3178,6 +3227,121 @@ func (x *ControlSweepResponse) GetSweep() *Sweep {
 	return nil
 }
 
+// ControlTrialRequest is the request of ControlTrial.
+type ControlTrialRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Command TrialCommand           `protobuf:"varint,3,opt,name=command,proto3,enum=outbid.v1.TrialCommand" json:"command,omitempty"`
+	// In one line, for those who ask why the trial ended.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlTrialRequest) Reset() {
+	*x = ControlTrialRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlTrialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlTrialRequest) ProtoMessage() {}
+
+func (x *ControlTrialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlTrialRequest.ProtoReflect.Descriptor instead.
+func (*ControlTrialRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ControlTrialRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ControlTrialRequest) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *ControlTrialRequest) GetCommand() TrialCommand {
+	if x != nil {
+		return x.Command
+	}
+	return TrialCommand_TRIAL_COMMAND_UNSPECIFIED
+}
+
+func (x *ControlTrialRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ControlTrialResponse is the response of ControlTrial.
+type ControlTrialResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Trial         *Trial                 `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlTrialResponse) Reset() {
+	*x = ControlTrialResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlTrialResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlTrialResponse) ProtoMessage() {}
+
+func (x *ControlTrialResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlTrialResponse.ProtoReflect.Descriptor instead.
+func (*ControlTrialResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ControlTrialResponse) GetTrial() *Trial {
+	if x != nil {
+		return x.Trial
+	}
+	return nil
+}
+
 // ExtendSweepRequest is the request of ExtendSweep. Only fields that are set change.
 type ExtendSweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3200,7 +3364,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3376,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3389,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -3289,7 +3453,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3465,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3478,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -3345,7 +3509,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3521,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3534,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -3412,7 +3576,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3588,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3601,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -3489,7 +3653,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3665,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3678,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -3561,7 +3725,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3737,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3750,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -3599,7 +3763,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3775,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3788,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3647,7 +3811,7 @@ type ControlNodeRequest struct {
 
 func (x *ControlNodeRequest) Reset() {
 	*x = ControlNodeRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3823,7 @@ func (x *ControlNodeRequest) String() string {
 func (*ControlNodeRequest) ProtoMessage() {}
 
 func (x *ControlNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3836,7 @@ func (x *ControlNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlNodeRequest.ProtoReflect.Descriptor instead.
 func (*ControlNodeRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ControlNodeRequest) GetNode() string {
@@ -3706,7 +3870,7 @@ type ControlNodeResponse struct {
 
 func (x *ControlNodeResponse) Reset() {
 	*x = ControlNodeResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3882,7 @@ func (x *ControlNodeResponse) String() string {
 func (*ControlNodeResponse) ProtoMessage() {}
 
 func (x *ControlNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3895,7 @@ func (x *ControlNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlNodeResponse.ProtoReflect.Descriptor instead.
 func (*ControlNodeResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ControlNodeResponse) GetNode() *Node {
@@ -3757,7 +3921,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3933,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3946,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -3838,7 +4002,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +4014,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +4027,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -3890,7 +4054,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4066,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4079,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -3936,7 +4100,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4112,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4125,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -3986,7 +4150,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4162,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4175,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -4053,7 +4217,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4229,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4242,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -4108,7 +4272,7 @@ type PutSoupRequest struct {
 
 func (x *PutSoupRequest) Reset() {
 	*x = PutSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4284,7 @@ func (x *PutSoupRequest) String() string {
 func (*PutSoupRequest) ProtoMessage() {}
 
 func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4297,7 @@ func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
 func (*PutSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PutSoupRequest) GetSweep() string {
@@ -4167,7 +4331,7 @@ type PutSoupResponse struct {
 
 func (x *PutSoupResponse) Reset() {
 	*x = PutSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4343,7 @@ func (x *PutSoupResponse) String() string {
 func (*PutSoupResponse) ProtoMessage() {}
 
 func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4356,7 @@ func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
 func (*PutSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PutSoupResponse) GetSoup() *Soup {
@@ -4214,7 +4378,7 @@ type GetSoupRequest struct {
 
 func (x *GetSoupRequest) Reset() {
 	*x = GetSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4390,7 @@ func (x *GetSoupRequest) String() string {
 func (*GetSoupRequest) ProtoMessage() {}
 
 func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4403,7 @@ func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
 func (*GetSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetSoupRequest) GetSweep() string {
@@ -4267,7 +4431,7 @@ type GetSoupResponse struct {
 
 func (x *GetSoupResponse) Reset() {
 	*x = GetSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4443,7 @@ func (x *GetSoupResponse) String() string {
 func (*GetSoupResponse) ProtoMessage() {}
 
 func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4456,7 @@ func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
 func (*GetSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetSoupResponse) GetSoup() *Soup {
@@ -4320,7 +4484,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4496,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4509,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -4377,7 +4541,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4553,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4566,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -4443,7 +4607,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +4619,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +4632,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -4525,7 +4689,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4537,7 +4701,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4714,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -4578,7 +4742,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4754,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4767,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -4623,7 +4787,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4635,7 +4799,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4648,7 +4812,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -4669,7 +4833,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4681,7 +4845,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4694,7 +4858,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetServerInfoRequest) GetThorough() bool {
@@ -4725,7 +4889,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4901,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4914,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -4840,7 +5004,7 @@ type Caller struct {
 
 func (x *Caller) Reset() {
 	*x = Caller{}
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +5016,7 @@ func (x *Caller) String() string {
 func (*Caller) ProtoMessage() {}
 
 func (x *Caller) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +5029,7 @@ func (x *Caller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caller.ProtoReflect.Descriptor instead.
 func (*Caller) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Caller) GetName() string {
@@ -4910,7 +5074,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +5086,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +5099,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Check) GetName() string {
@@ -4977,7 +5141,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5153,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5166,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -5022,7 +5186,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5034,7 +5198,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5047,7 +5211,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -5072,7 +5236,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5248,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5261,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -5131,7 +5295,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5143,7 +5307,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5156,7 +5320,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -5184,7 +5348,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5360,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5373,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -5280,7 +5444,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5456,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5469,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Decision) GetKind() string {
@@ -5370,7 +5534,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5382,7 +5546,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5395,7 +5559,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -5423,7 +5587,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5435,7 +5599,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5448,7 +5612,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -5479,7 +5643,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5491,7 +5655,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5504,7 +5668,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -5545,7 +5709,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +5721,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5734,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -5618,7 +5782,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +5794,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +5807,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -5662,7 +5826,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5674,7 +5838,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5687,7 +5851,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -5930,7 +6094,14 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\adeleted\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\adeleted\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\">\n" +
 	"\x14ControlSweepResponse\x12&\n" +
-	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xff\x02\n" +
+	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\x8c\x01\n" +
+	"\x13ControlTrialRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x121\n" +
+	"\acommand\x18\x03 \x01(\x0e2\x17.outbid.v1.TrialCommandR\acommand\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\">\n" +
+	"\x14ControlTrialResponse\x12&\n" +
+	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\"\xff\x02\n" +
 	"\x12ExtendSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x1b\n" +
 	"\x06trials\x18\x02 \x01(\x05H\x00R\x06trials\x88\x01\x01\x12 \n" +
@@ -6118,12 +6289,15 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x03*w\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x03*E\n" +
+	"\fTrialCommand\x12\x1d\n" +
+	"\x19TRIAL_COMMAND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12TRIAL_COMMAND_STOP\x10\x01*w\n" +
 	"\vNodeCommand\x12\x1c\n" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
-	"\x15NODE_COMMAND_UNCORDON\x10\x032\xbc\x15\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x032\x8d\x16\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -6137,7 +6311,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"WatchSweep\x12\x1c.outbid.v1.WatchSweepRequest\x1a\x1d.outbid.v1.WatchSweepResponse0\x01\x12N\n" +
 	"\vReadColumns\x12\x1d.outbid.v1.ReadColumnsRequest\x1a\x1e.outbid.v1.ReadColumnsResponse0\x01\x12O\n" +
-	"\fControlSweep\x12\x1e.outbid.v1.ControlSweepRequest\x1a\x1f.outbid.v1.ControlSweepResponse\x12L\n" +
+	"\fControlSweep\x12\x1e.outbid.v1.ControlSweepRequest\x1a\x1f.outbid.v1.ControlSweepResponse\x12O\n" +
+	"\fControlTrial\x12\x1e.outbid.v1.ControlTrialRequest\x1a\x1f.outbid.v1.ControlTrialResponse\x12L\n" +
 	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12L\n" +
 	"\vDeleteSweep\x12\x1d.outbid.v1.DeleteSweepRequest\x1a\x1e.outbid.v1.DeleteSweepResponse\x12K\n" +
 	"\n" +
@@ -6181,302 +6356,309 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_service_proto_rawDescData
 }
 
-var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
-	(NodeCommand)(0),               // 2: outbid.v1.NodeCommand
-	(*Secret)(nil),                 // 3: outbid.v1.Secret
-	(*SetSecretRequest)(nil),       // 4: outbid.v1.SetSecretRequest
-	(*SetSecretResponse)(nil),      // 5: outbid.v1.SetSecretResponse
-	(*ListSecretsRequest)(nil),     // 6: outbid.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),    // 7: outbid.v1.ListSecretsResponse
-	(*DeleteSecretRequest)(nil),    // 8: outbid.v1.DeleteSecretRequest
-	(*DeleteSecretResponse)(nil),   // 9: outbid.v1.DeleteSecretResponse
-	(*GetPricesRequest)(nil),       // 10: outbid.v1.GetPricesRequest
-	(*GetPricesResponse)(nil),      // 11: outbid.v1.GetPricesResponse
-	(*Sweep)(nil),                  // 12: outbid.v1.Sweep
-	(*SweepNote)(nil),              // 13: outbid.v1.SweepNote
-	(*TrialCounts)(nil),            // 14: outbid.v1.TrialCounts
-	(*Trial)(nil),                  // 15: outbid.v1.Trial
-	(*TrialRound)(nil),             // 16: outbid.v1.TrialRound
-	(*TrialFork)(nil),              // 17: outbid.v1.TrialFork
-	(*TrialMerge)(nil),             // 18: outbid.v1.TrialMerge
-	(*TrialLease)(nil),             // 19: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 20: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 21: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 22: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 23: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 24: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 25: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 26: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 27: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 28: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 29: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 30: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 31: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 32: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 33: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 34: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 35: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 36: outbid.v1.WatchSweepRequest
-	(*ReadColumnsRequest)(nil),     // 37: outbid.v1.ReadColumnsRequest
-	(*ReadColumnsResponse)(nil),    // 38: outbid.v1.ReadColumnsResponse
-	(*TrialColumn)(nil),            // 39: outbid.v1.TrialColumn
-	(*WatchSweepResponse)(nil),     // 40: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 41: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 42: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 43: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 44: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 45: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 46: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 47: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 48: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 49: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 50: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 51: outbid.v1.ListNodesResponse
-	(*ControlNodeRequest)(nil),     // 52: outbid.v1.ControlNodeRequest
-	(*ControlNodeResponse)(nil),    // 53: outbid.v1.ControlNodeResponse
-	(*Node)(nil),                   // 54: outbid.v1.Node
-	(*DeviceUse)(nil),              // 55: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 56: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 57: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 58: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 59: outbid.v1.GetCheckpointResponse
-	(*PutSoupRequest)(nil),         // 60: outbid.v1.PutSoupRequest
-	(*PutSoupResponse)(nil),        // 61: outbid.v1.PutSoupResponse
-	(*GetSoupRequest)(nil),         // 62: outbid.v1.GetSoupRequest
-	(*GetSoupResponse)(nil),        // 63: outbid.v1.GetSoupResponse
-	(*AskTrialRequest)(nil),        // 64: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 65: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 66: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 67: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 68: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 69: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 70: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 71: outbid.v1.GetServerInfoResponse
-	(*Caller)(nil),                 // 72: outbid.v1.Caller
-	(*Check)(nil),                  // 73: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 74: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 75: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 76: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 77: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 78: outbid.v1.Round
-	(*Decision)(nil),               // 79: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 80: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 81: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 82: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 83: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 84: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 85: outbid.v1.RemoveWorkerResponse
-	nil,                            // 86: outbid.v1.Trial.AttributesEntry
-	nil,                            // 87: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 88: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 89: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 90: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 91: outbid.v1.SweepSpec
-	(SweepState)(0),                // 92: outbid.v1.SweepState
-	(*Outlook)(nil),                // 93: outbid.v1.Outlook
-	(*Fairness)(nil),               // 94: outbid.v1.Fairness
-	(*Soup)(nil),                   // 95: outbid.v1.Soup
-	(*Admission)(nil),              // 96: outbid.v1.Admission
-	(TrialState)(0),                // 97: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 98: google.protobuf.Struct
-	(*Report)(nil),                 // 99: outbid.v1.Report
-	(*Checkpoint)(nil),             // 100: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 101: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 102: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 103: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 104: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 105: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 106: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 107: outbid.v1.Batch
-	(*Auction)(nil),                // 108: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 109: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 110: google.protobuf.Duration
-	(*Parameter)(nil),              // 111: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 112: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 113: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 114: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 115: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 116: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 117: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 118: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 119: outbid.v1.RemoveTenantResponse
+	(TrialCommand)(0),              // 2: outbid.v1.TrialCommand
+	(NodeCommand)(0),               // 3: outbid.v1.NodeCommand
+	(*Secret)(nil),                 // 4: outbid.v1.Secret
+	(*SetSecretRequest)(nil),       // 5: outbid.v1.SetSecretRequest
+	(*SetSecretResponse)(nil),      // 6: outbid.v1.SetSecretResponse
+	(*ListSecretsRequest)(nil),     // 7: outbid.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),    // 8: outbid.v1.ListSecretsResponse
+	(*DeleteSecretRequest)(nil),    // 9: outbid.v1.DeleteSecretRequest
+	(*DeleteSecretResponse)(nil),   // 10: outbid.v1.DeleteSecretResponse
+	(*GetPricesRequest)(nil),       // 11: outbid.v1.GetPricesRequest
+	(*GetPricesResponse)(nil),      // 12: outbid.v1.GetPricesResponse
+	(*Sweep)(nil),                  // 13: outbid.v1.Sweep
+	(*SweepNote)(nil),              // 14: outbid.v1.SweepNote
+	(*TrialCounts)(nil),            // 15: outbid.v1.TrialCounts
+	(*Trial)(nil),                  // 16: outbid.v1.Trial
+	(*TrialRound)(nil),             // 17: outbid.v1.TrialRound
+	(*TrialFork)(nil),              // 18: outbid.v1.TrialFork
+	(*TrialMerge)(nil),             // 19: outbid.v1.TrialMerge
+	(*TrialLease)(nil),             // 20: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 21: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 22: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 23: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 24: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 25: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 26: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 27: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 28: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 29: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 30: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 31: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 32: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 33: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 34: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 35: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 36: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 37: outbid.v1.WatchSweepRequest
+	(*ReadColumnsRequest)(nil),     // 38: outbid.v1.ReadColumnsRequest
+	(*ReadColumnsResponse)(nil),    // 39: outbid.v1.ReadColumnsResponse
+	(*TrialColumn)(nil),            // 40: outbid.v1.TrialColumn
+	(*WatchSweepResponse)(nil),     // 41: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 42: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 43: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 44: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 45: outbid.v1.ControlSweepResponse
+	(*ControlTrialRequest)(nil),    // 46: outbid.v1.ControlTrialRequest
+	(*ControlTrialResponse)(nil),   // 47: outbid.v1.ControlTrialResponse
+	(*ExtendSweepRequest)(nil),     // 48: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 49: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 50: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 51: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 52: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 53: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 54: outbid.v1.ListNodesResponse
+	(*ControlNodeRequest)(nil),     // 55: outbid.v1.ControlNodeRequest
+	(*ControlNodeResponse)(nil),    // 56: outbid.v1.ControlNodeResponse
+	(*Node)(nil),                   // 57: outbid.v1.Node
+	(*DeviceUse)(nil),              // 58: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 59: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 60: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 61: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 62: outbid.v1.GetCheckpointResponse
+	(*PutSoupRequest)(nil),         // 63: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 64: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 65: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 66: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 67: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 68: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 69: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 70: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 71: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 72: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 73: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 74: outbid.v1.GetServerInfoResponse
+	(*Caller)(nil),                 // 75: outbid.v1.Caller
+	(*Check)(nil),                  // 76: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 77: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 78: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 79: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 80: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 81: outbid.v1.Round
+	(*Decision)(nil),               // 82: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 83: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 84: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 85: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 86: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 87: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 88: outbid.v1.RemoveWorkerResponse
+	nil,                            // 89: outbid.v1.Trial.AttributesEntry
+	nil,                            // 90: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 91: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 92: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 93: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 94: outbid.v1.SweepSpec
+	(SweepState)(0),                // 95: outbid.v1.SweepState
+	(*Outlook)(nil),                // 96: outbid.v1.Outlook
+	(*Fairness)(nil),               // 97: outbid.v1.Fairness
+	(*Soup)(nil),                   // 98: outbid.v1.Soup
+	(*Admission)(nil),              // 99: outbid.v1.Admission
+	(TrialState)(0),                // 100: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 101: google.protobuf.Struct
+	(*Report)(nil),                 // 102: outbid.v1.Report
+	(*Checkpoint)(nil),             // 103: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 104: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 105: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 106: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 107: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 108: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 109: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 110: outbid.v1.Batch
+	(*Auction)(nil),                // 111: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 112: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 113: google.protobuf.Duration
+	(*Parameter)(nil),              // 114: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 115: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 116: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 117: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 118: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 119: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 120: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 121: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 122: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	89,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
-	3,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
-	3,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	90,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	91,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	92,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	89,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	89,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
-	14,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	15,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
-	13,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	93,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	94,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	95,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	96,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	89,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	97,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	98,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	99,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	89,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	89,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	100, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	19,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	16,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	18,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	86,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	89,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	89,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	17,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	20,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	89,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	89,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	17,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	101, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	20,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	89,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	89,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	91,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	12,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	91,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	93,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	98,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	12,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	12,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	15,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	15,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	35,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	99,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	12,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
-	39,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
+	92,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	4,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
+	4,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
+	93,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	94,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	95,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	92,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	92,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	15,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
+	16,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	14,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
+	96,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	97,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	98,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	99,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	92,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	100, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	101, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	102, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	92,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	92,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	103, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	20,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	17,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	19,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	89,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	92,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	92,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	18,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	21,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	92,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	92,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	18,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	104, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	21,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	92,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	92,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	94,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	13,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	94,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	96,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	101, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	13,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	13,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	16,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	16,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	36,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	102, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	13,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
+	40,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
 	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
-	12,  // 51: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	15,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	35,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	13,  // 51: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	16,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	36,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	89,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	12,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	87,  // 57: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	102, // 58: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	12,  // 59: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	47,  // 60: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	89,  // 61: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	54,  // 62: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	2,   // 63: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
-	54,  // 64: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	103, // 65: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	104, // 66: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	89,  // 67: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	55,  // 68: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	105, // 69: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	106, // 70: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	100, // 71: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	95,  // 72: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	95,  // 73: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	95,  // 74: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	15,  // 75: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	99,  // 76: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	15,  // 77: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	107, // 78: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	89,  // 79: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	73,  // 80: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	88,  // 81: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	72,  // 82: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	78,  // 83: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	78,  // 84: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	89,  // 85: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	108, // 86: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	79,  // 87: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	109, // 88: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	89,  // 89: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	110, // 90: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	89,  // 91: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	89,  // 92: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	111, // 93: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	21,  // 94: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	23,  // 95: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	25,  // 96: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	27,  // 97: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	29,  // 98: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	31,  // 99: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	33,  // 100: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	36,  // 101: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	37,  // 102: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	41,  // 103: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	45,  // 104: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	42,  // 105: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	48,  // 106: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	50,  // 107: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	52,  // 108: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	56,  // 109: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	58,  // 110: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	60,  // 111: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	62,  // 112: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	64,  // 113: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	66,  // 114: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	68,  // 115: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	74,  // 116: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	76,  // 117: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	80,  // 118: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	82,  // 119: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	84,  // 120: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	112, // 121: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	113, // 122: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	114, // 123: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	115, // 124: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	4,   // 125: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	6,   // 126: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	8,   // 127: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	10,  // 128: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	70,  // 129: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	22,  // 130: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	24,  // 131: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	26,  // 132: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	28,  // 133: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	30,  // 134: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	32,  // 135: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	34,  // 136: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	40,  // 137: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	38,  // 138: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	44,  // 139: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	46,  // 140: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	43,  // 141: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	49,  // 142: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	51,  // 143: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	53,  // 144: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	57,  // 145: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	59,  // 146: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	61,  // 147: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	63,  // 148: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	65,  // 149: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	67,  // 150: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	69,  // 151: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	75,  // 152: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	77,  // 153: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	81,  // 154: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	83,  // 155: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	85,  // 156: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	116, // 157: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	117, // 158: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	118, // 159: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	119, // 160: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	5,   // 161: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	7,   // 162: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	9,   // 163: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	11,  // 164: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	71,  // 165: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	130, // [130:166] is the sub-list for method output_type
-	94,  // [94:130] is the sub-list for method input_type
-	94,  // [94:94] is the sub-list for extension type_name
-	94,  // [94:94] is the sub-list for extension extendee
-	0,   // [0:94] is the sub-list for field type_name
+	92,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	13,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	2,   // 57: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
+	16,  // 58: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
+	90,  // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	105, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	13,  // 61: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	50,  // 62: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	92,  // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	57,  // 64: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	3,   // 65: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
+	57,  // 66: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
+	106, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	107, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	92,  // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	58,  // 70: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	108, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	109, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	103, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	98,  // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	98,  // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	98,  // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	16,  // 77: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	102, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	16,  // 79: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	110, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	92,  // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	76,  // 82: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	91,  // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	75,  // 84: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	81,  // 85: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	81,  // 86: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	92,  // 87: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	111, // 88: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	82,  // 89: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	112, // 90: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	92,  // 91: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	113, // 92: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	92,  // 93: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	92,  // 94: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	114, // 95: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 96: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 97: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 98: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 99: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 100: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 101: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 102: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 103: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 104: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 105: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	46,  // 106: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	48,  // 107: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 108: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	51,  // 109: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	53,  // 110: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	55,  // 111: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	59,  // 112: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	61,  // 113: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	63,  // 114: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	65,  // 115: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	67,  // 116: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	69,  // 117: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	71,  // 118: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	77,  // 119: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	79,  // 120: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	83,  // 121: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	85,  // 122: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	87,  // 123: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	115, // 124: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	116, // 125: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	117, // 126: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	118, // 127: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 128: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 129: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 130: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 131: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	73,  // 132: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 133: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 134: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 135: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 136: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 137: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 138: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 139: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 140: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 141: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 142: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 143: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 144: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 145: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 146: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 147: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 148: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 149: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 150: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 151: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 152: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 153: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 154: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 155: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	78,  // 156: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	80,  // 157: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	84,  // 158: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	86,  // 159: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	88,  // 160: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	119, // 161: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	120, // 162: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	121, // 163: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	122, // 164: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 165: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 166: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 167: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 168: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	74,  // 169: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	133, // [133:170] is the sub-list for method output_type
+	96,  // [96:133] is the sub-list for method input_type
+	96,  // [96:96] is the sub-list for extension type_name
+	96,  // [96:96] is the sub-list for extension extendee
+	0,   // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -6494,16 +6676,16 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[45].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[55].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[47].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   86,
+			NumEnums:      4,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -427,6 +427,67 @@ func local_request_OutbidService_ControlSweep_0(ctx context.Context, marshaler r
 	return msg, metadata, err
 }
 
+func request_OutbidService_ControlTrial_0(ctx context.Context, marshaler runtime.Marshaler, client OutbidServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ControlTrialRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	val, ok := pathParams["sweep"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "sweep")
+	}
+	protoReq.Sweep, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sweep", err)
+	}
+	val, ok = pathParams["trial"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "trial")
+	}
+	protoReq.Trial, err = runtime.Int32(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "trial", err)
+	}
+	msg, err := client.ControlTrial(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_OutbidService_ControlTrial_0(ctx context.Context, marshaler runtime.Marshaler, server OutbidServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ControlTrialRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["sweep"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "sweep")
+	}
+	protoReq.Sweep, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sweep", err)
+	}
+	val, ok = pathParams["trial"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "trial")
+	}
+	protoReq.Trial, err = runtime.Int32(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "trial", err)
+	}
+	msg, err := server.ControlTrial(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_OutbidService_ExtendSweep_0(ctx context.Context, marshaler runtime.Marshaler, client OutbidServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq ExtendSweepRequest
@@ -1533,6 +1594,26 @@ func RegisterOutbidServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_OutbidService_ControlSweep_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_OutbidService_ControlTrial_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/outbid.v1.OutbidService/ControlTrial", runtime.WithHTTPPathPattern("/v1/sweeps/{sweep}/trials/{trial}:control"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_OutbidService_ControlTrial_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OutbidService_ControlTrial_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodPost, pattern_OutbidService_ExtendSweep_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2171,6 +2252,23 @@ func RegisterOutbidServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_OutbidService_ControlSweep_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_OutbidService_ControlTrial_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/outbid.v1.OutbidService/ControlTrial", runtime.WithHTTPPathPattern("/v1/sweeps/{sweep}/trials/{trial}:control"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_OutbidService_ControlTrial_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OutbidService_ControlTrial_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodPost, pattern_OutbidService_ExtendSweep_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2593,6 +2691,7 @@ var (
 	pattern_OutbidService_WatchSweep_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "watch"}, ""))
 	pattern_OutbidService_ReadColumns_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "columns"}, ""))
 	pattern_OutbidService_ControlSweep_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, "control"))
+	pattern_OutbidService_ControlTrial_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"v1", "sweeps", "sweep", "trials", "trial"}, "control"))
 	pattern_OutbidService_ExtendSweep_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, "extend"))
 	pattern_OutbidService_DeleteSweep_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, ""))
 	pattern_OutbidService_StreamLogs_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "logs"}, ""))
@@ -2630,6 +2729,7 @@ var (
 	forward_OutbidService_WatchSweep_0     = runtime.ForwardResponseStream
 	forward_OutbidService_ReadColumns_0    = runtime.ForwardResponseStream
 	forward_OutbidService_ControlSweep_0   = runtime.ForwardResponseMessage
+	forward_OutbidService_ControlTrial_0   = runtime.ForwardResponseMessage
 	forward_OutbidService_ExtendSweep_0    = runtime.ForwardResponseMessage
 	forward_OutbidService_DeleteSweep_0    = runtime.ForwardResponseMessage
 	forward_OutbidService_StreamLogs_0     = runtime.ForwardResponseStream

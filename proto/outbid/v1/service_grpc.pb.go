@@ -31,6 +31,7 @@ const (
 	OutbidService_WatchSweep_FullMethodName     = "/outbid.v1.OutbidService/WatchSweep"
 	OutbidService_ReadColumns_FullMethodName    = "/outbid.v1.OutbidService/ReadColumns"
 	OutbidService_ControlSweep_FullMethodName   = "/outbid.v1.OutbidService/ControlSweep"
+	OutbidService_ControlTrial_FullMethodName   = "/outbid.v1.OutbidService/ControlTrial"
 	OutbidService_ExtendSweep_FullMethodName    = "/outbid.v1.OutbidService/ExtendSweep"
 	OutbidService_DeleteSweep_FullMethodName    = "/outbid.v1.OutbidService/DeleteSweep"
 	OutbidService_StreamLogs_FullMethodName     = "/outbid.v1.OutbidService/StreamLogs"
@@ -85,6 +86,8 @@ type OutbidServiceClient interface {
 	ReadColumns(ctx context.Context, in *ReadColumnsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadColumnsResponse], error)
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error)
+	// ControlTrial stops one trial; its sweep continues.
+	ControlTrial(ctx context.Context, in *ControlTrialRequest, opts ...grpc.CallOption) (*ControlTrialResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(ctx context.Context, in *ExtendSweepRequest, opts ...grpc.CallOption) (*ExtendSweepResponse, error)
 	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
@@ -269,6 +272,16 @@ func (c *outbidServiceClient) ControlSweep(ctx context.Context, in *ControlSweep
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ControlSweepResponse)
 	err := c.cc.Invoke(ctx, OutbidService_ControlSweep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) ControlTrial(ctx context.Context, in *ControlTrialRequest, opts ...grpc.CallOption) (*ControlTrialResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ControlTrialResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ControlTrial_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -603,6 +616,8 @@ type OutbidServiceServer interface {
 	ReadColumns(*ReadColumnsRequest, grpc.ServerStreamingServer[ReadColumnsResponse]) error
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error)
+	// ControlTrial stops one trial; its sweep continues.
+	ControlTrial(context.Context, *ControlTrialRequest) (*ControlTrialResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error)
 	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
@@ -695,6 +710,9 @@ func (UnimplementedOutbidServiceServer) ReadColumns(*ReadColumnsRequest, grpc.Se
 }
 func (UnimplementedOutbidServiceServer) ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ControlSweep not implemented")
+}
+func (UnimplementedOutbidServiceServer) ControlTrial(context.Context, *ControlTrialRequest) (*ControlTrialResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ControlTrial not implemented")
 }
 func (UnimplementedOutbidServiceServer) ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExtendSweep not implemented")
@@ -950,6 +968,24 @@ func _OutbidService_ControlSweep_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OutbidServiceServer).ControlSweep(ctx, req.(*ControlSweepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_ControlTrial_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ControlTrialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ControlTrial(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ControlTrial_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ControlTrial(ctx, req.(*ControlTrialRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1406,6 +1442,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ControlSweep",
 			Handler:    _OutbidService_ControlSweep_Handler,
+		},
+		{
+			MethodName: "ControlTrial",
+			Handler:    _OutbidService_ControlTrial_Handler,
 		},
 		{
 			MethodName: "ExtendSweep",

@@ -132,6 +132,12 @@ class SweepHandle(AskTell):
         """End every trial. The sweep can be extended later."""
         self._control(pb.SWEEP_COMMAND_STOP)
 
+    def stop_trial(self, number: int, *, reason: str = "") -> None:
+        """Save and end one trial. What it has reported counts, and the sweep continues with others."""
+        self._client.rpc.control_trial(
+            pb.ControlTrialRequest(sweep=self.id, trial=number, command=pb.TRIAL_COMMAND_STOP, reason=reason)
+        )
+
     def delete(self, *, force: bool = False) -> None:
         """Delete the sweep permanently, with its checkpoints, logs and reports. It must have ended.
 

@@ -120,6 +120,10 @@ class Service:
         """Pause, resume or stop a sweep."""
         return self._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)
 
+    def control_trial(self, request: pb.ControlTrialRequest) -> pb.ControlTrialResponse:
+        """Stop one trial; its sweep continues."""
+        return self._transport.call(lambda s: s.ControlTrial, request, pb.ControlTrialResponse)
+
     def extend_sweep(self, request: pb.ExtendSweepRequest) -> pb.ExtendSweepResponse:
         """Raise the limits of a sweep."""
         return self._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)

@@ -83,6 +83,28 @@ SWEEP_COMMAND_STOP: SweepCommand.ValueType  # 3
 """Save and end every trial; the sweep can be resumed or extended later."""
 Global___SweepCommand: typing_extensions.TypeAlias = SweepCommand
 
+class _TrialCommand:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _TrialCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TrialCommand.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TRIAL_COMMAND_UNSPECIFIED: _TrialCommand.ValueType  # 0
+    TRIAL_COMMAND_STOP: _TrialCommand.ValueType  # 1
+    """Save the trial and end it. Its reports count, and the tuner continues with others. It is not an error for a trial
+    that has ended.
+    """
+
+class TrialCommand(_TrialCommand, metaclass=_TrialCommandEnumTypeWrapper):
+    """TrialCommand is a command of ControlTrial."""
+
+TRIAL_COMMAND_UNSPECIFIED: TrialCommand.ValueType  # 0
+TRIAL_COMMAND_STOP: TrialCommand.ValueType  # 1
+"""Save the trial and end it. Its reports count, and the tuner continues with others. It is not an error for a trial
+that has ended.
+"""
+Global___TrialCommand: typing_extensions.TypeAlias = TrialCommand
+
 class _NodeCommand:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -1412,6 +1434,52 @@ class ControlSweepResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["sweep", b"sweep"]) -> None: ...
 
 Global___ControlSweepResponse: typing_extensions.TypeAlias = ControlSweepResponse
+
+@typing.final
+class ControlTrialRequest(google.protobuf.message.Message):
+    """ControlTrialRequest is the request of ControlTrial."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    command: Global___TrialCommand.ValueType
+    reason: builtins.str
+    """In one line, for those who ask why the trial ended."""
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        command: Global___TrialCommand.ValueType = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "reason", b"reason", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___ControlTrialRequest: typing_extensions.TypeAlias = ControlTrialRequest
+
+@typing.final
+class ControlTrialResponse(google.protobuf.message.Message):
+    """ControlTrialResponse is the response of ControlTrial."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRIAL_FIELD_NUMBER: builtins.int
+    @property
+    def trial(self) -> Global___Trial: ...
+    def __init__(
+        self,
+        *,
+        trial: Global___Trial | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["trial", b"trial"]) -> None: ...
+
+Global___ControlTrialResponse: typing_extensions.TypeAlias = ControlTrialResponse
 
 @typing.final
 class ExtendSweepRequest(google.protobuf.message.Message):

@@ -86,6 +86,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ControlSweepRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ControlSweepResponse.FromString,
                 _registered_method=True)
+        self.ControlTrial = channel.unary_unary(
+                '/outbid.v1.OutbidService/ControlTrial',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ControlTrialRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ControlTrialResponse.FromString,
+                _registered_method=True)
         self.ExtendSweep = channel.unary_unary(
                 '/outbid.v1.OutbidService/ExtendSweep',
                 request_serializer=outbid_dot_v1_dot_service__pb2.ExtendSweepRequest.SerializeToString,
@@ -287,6 +292,13 @@ class OutbidServiceServicer(object):
 
     def ControlSweep(self, request, context):
         """ControlSweep pauses, resumes or stops a sweep.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ControlTrial(self, request, context):
+        """ControlTrial stops one trial; its sweep continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -527,6 +539,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ControlSweep,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ControlSweepRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ControlSweepResponse.SerializeToString,
+            ),
+            'ControlTrial': grpc.unary_unary_rpc_method_handler(
+                    servicer.ControlTrial,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ControlTrialRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ControlTrialResponse.SerializeToString,
             ),
             'ExtendSweep': grpc.unary_unary_rpc_method_handler(
                     servicer.ExtendSweep,
@@ -930,6 +947,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ControlSweep',
             outbid_dot_v1_dot_service__pb2.ControlSweepRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ControlSweepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ControlTrial(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ControlTrial',
+            outbid_dot_v1_dot_service__pb2.ControlTrialRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ControlTrialResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -186,6 +186,22 @@ _OutbidServiceControlSweepType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceControlTrialType = typing_extensions.TypeVar(
+    '_OutbidServiceControlTrialType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlTrialRequest,
+        outbid.v1.service_pb2.ControlTrialResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlTrialRequest,
+        outbid.v1.service_pb2.ControlTrialResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlTrialRequest,
+        outbid.v1.service_pb2.ControlTrialResponse,
+    ],
+)
+
 _OutbidServiceExtendSweepType = typing_extensions.TypeVar(
     '_OutbidServiceExtendSweepType',
     grpc.UnaryUnaryMultiCallable[
@@ -602,7 +618,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -646,6 +662,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ControlSweepRequest,
             outbid.v1.service_pb2.ControlSweepResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ControlTrialRequest,
+            outbid.v1.service_pb2.ControlTrialResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ExtendSweepRequest,
@@ -796,6 +816,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ControlSweepResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ControlTrialRequest,
+            outbid.v1.service_pb2.ControlTrialResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ExtendSweepRequest,
             outbid.v1.service_pb2.ExtendSweepResponse,
         ],
@@ -931,6 +955,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     ControlSweep: _OutbidServiceControlSweepType
     """ControlSweep pauses, resumes or stops a sweep."""
 
+    ControlTrial: _OutbidServiceControlTrialType
+    """ControlTrial stops one trial; its sweep continues."""
+
     ExtendSweep: _OutbidServiceExtendSweepType
     """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues."""
 
@@ -1051,6 +1078,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ControlSweepRequest,
         outbid.v1.service_pb2.ControlSweepResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ControlTrialRequest,
+        outbid.v1.service_pb2.ControlTrialResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ExtendSweepRequest,
@@ -1240,6 +1271,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ControlSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ControlSweepResponse]]:
         """ControlSweep pauses, resumes or stops a sweep."""
+
+    @abc.abstractmethod
+    def ControlTrial(
+        self,
+        request: outbid.v1.service_pb2.ControlTrialRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ControlTrialResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ControlTrialResponse]]:
+        """ControlTrial stops one trial; its sweep continues."""
 
     @abc.abstractmethod
     def ExtendSweep(

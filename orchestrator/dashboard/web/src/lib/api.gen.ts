@@ -53,6 +53,10 @@ export type TrialColumnKind =
   | "TRIAL_COLUMN_KIND_PARAMETER"
   | "TRIAL_COLUMN_KIND_ATTRIBUTE";
 
+export type TrialCommand =
+  | "TRIAL_COMMAND_UNSPECIFIED"
+  | "TRIAL_COMMAND_STOP";
+
 export type TrialState =
   | "TRIAL_STATE_UNSPECIFIED"
   | "TRIAL_STATE_QUEUED"
@@ -224,6 +228,17 @@ export interface ControlSweepRequest {
 
 export interface ControlSweepResponse {
   sweep?: Sweep | null;
+}
+
+export interface ControlTrialRequest {
+  sweep: string;
+  trial: number;
+  command: TrialCommand;
+  reason: string;
+}
+
+export interface ControlTrialResponse {
+  trial?: Trial | null;
 }
 
 export interface Decision {
