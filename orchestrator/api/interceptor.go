@@ -60,7 +60,7 @@ func accessOf(method string) access {
 		outbidv1.OutbidService_GetTrial_FullMethodName, outbidv1.OutbidService_ListReports_FullMethodName,
 		outbidv1.OutbidService_WatchSweep_FullMethodName, outbidv1.OutbidService_ReadColumns_FullMethodName, outbidv1.OutbidService_ListNodes_FullMethodName,
 		outbidv1.OutbidService_GetServerInfo_FullMethodName, outbidv1.OutbidService_GetRound_FullMethodName,
-		outbidv1.OutbidService_ListRounds_FullMethodName, outbidv1.OutbidService_GetPrices_FullMethodName,
+		outbidv1.OutbidService_ListRounds_FullMethodName, outbidv1.OutbidService_GetPrices_FullMethodName, outbidv1.OutbidService_ExplainSweep_FullMethodName,
 		outbidv1.OutbidService_GetTenant_FullMethodName, outbidv1.OutbidService_ListTenants_FullMethodName:
 		return read
 	case outbidv1.OutbidService_StreamLogs_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,

@@ -20,7 +20,7 @@ import (
 var whoMayCall = map[string]access{
 	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ReadColumns": read, "ListTrials": read, "GetTrial": read,
 	"ListReports": read, "StreamLogs": readContent, "GetCheckpoint": readContent, "GetSoup": readContent, "ListNodes": read, "GetRound": read, "ListRounds": read,
-	"GetPrices": read, "GetTenant": read, "ListTenants": read,
+	"GetPrices": read, "ExplainSweep": read, "GetTenant": read, "ListTenants": read,
 
 	"SubmitSweep": write, "ControlSweep": write, "ControlTrial": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
 	"PutBlob": write, "PutSoup": write, "SetSecret": write, "ListSecrets": write, "DeleteSecret": write,

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -32,7 +33,9 @@ type Config struct {
 	Workers Workers
 	// Secrets may be nil: then tenants do not have secrets.
 	Secrets Secrets
-	Logger  *slog.Logger
+	// WhatIf may be nil: then nothing is simulated for explanations.
+	WhatIf WhatIf
+	Logger *slog.Logger
 	// Registry is the content of /metrics; the server adds its own metrics to it.
 	Registry *prometheus.Registry
 	// Addr is host:port; port 0 chooses a free port. Listener, if set, is used instead.
@@ -120,7 +123,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.ForceServerCodecV2(newWireCodec()))
-	outbidv1.RegisterOutbidServiceServer(s.grpc, newService(cfg, s.blobs, bound))
+	outbidv1.RegisterOutbidServiceServer(s.grpc, newService(cfg, s.blobs, bound,
+		func() evidence.API { return outbidv1.NewOutbidServiceClient(s.conn) }))
 	if err := s.open(i); err != nil {
 		stop()
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
@@ -26,10 +27,11 @@ type service struct {
 	secretService
 	workerService
 	tenantService
+	explainService
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
-func newService(cfg Config, blobs *blobBook, bound *throttle) *service {
+func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() evidence.API) *service {
 	all := lookup{cfg.Control}
 	s := &service{
 		clusterService: clusterService{control: cfg.Control, verify: cfg.Verify},
@@ -39,6 +41,9 @@ func newService(cfg Config, blobs *blobBook, bound *throttle) *service {
 		secretService:  secretService{cfg.Secrets},
 		workerService:  workerService{cfg.Workers},
 		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
+	}
+	s.explainService = explainService{
+		lookup: all, whatIf: cfg.WhatIf, simulating: make(chan struct{}, 1), asCaller: asCaller, logger: cfg.Logger,
 	}
 	s.sweepService = sweepService{
 		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control), tables: &trialTables{},

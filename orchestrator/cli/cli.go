@@ -129,11 +129,11 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	cluster := &clusterCommands{client: a.client, version: a.version}
 	keys := &keyCommands{a.console}
 	tenants := &tenantCommands{a.client}
-	assistants := &mcpCommand{a.process, a.edition}
+	assistants := &mcpCommand{a.process}
 	explains := &explainCommand{client: a.client, edition: a.edition}
 	sims := &simCommands{client: a.client, edition: a.edition}
 	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
-		sweeps.watchCommand(), queries.showCommand(), explains.command(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
+		sweeps.watchCommand(), queries.showCommand(), explains.command(), explains.whatIfCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
 	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),

@@ -62,7 +62,7 @@ func (cl *client) connect() (*connection, error) {
 func changesWhatExists(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	return !slices.ContainsFunc([]string{
-		"Ask", "Extend", "Get", "Join", "List", "New", "Preview", "Put", "Read", "Stream", "Submit", "Tell", "Watch",
+		"Ask", "Explain", "Extend", "Get", "Join", "List", "New", "Preview", "Put", "Read", "Stream", "Submit", "Tell", "Watch",
 	}, func(verb string) bool { return strings.HasPrefix(name, verb) })
 }
 

@@ -2,15 +2,9 @@ package cli
 
 import (
 	"context"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/outbid-dev/outbid/orchestrator/explain"
-	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
-	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -37,9 +31,6 @@ type outcomeView struct {
 	Seconds number `json:"seconds"`
 }
 
-// otherPolicies are tried unless --policy names others. The server's own policy is left out.
-var otherPolicies = []string{"las", "drf"} //nolint:gochecknoglobals // a constant list
-
 func (ex *explainCommand) command() *cobra.Command {
 	var out format
 	var asJSON bool
@@ -50,9 +41,9 @@ func (ex *explainCommand) command() *cobra.Command {
 		Long: `Explain prints three sentences: why the sweep or the trial waits, runs or has ended; why it lost devices, to which
 trials; and what another policy or weight would have done.
 
-For the third sentence it simulates the server's ledger, as "outbid replay --policy" does: with twice the sweep's
-weight, and under the policies of --policy. That requires a token that may read the ledger (an admin's), and a ledger of
-at most 20,000 batches. Otherwise the sentence gives the figures of the newest auction.`,
+For the third sentence the server simulates its ledger, as "outbid replay --policy" does: with twice the sweep's weight,
+and under the policies of --policy. It simulates for one caller at a time, for at most 20 s, and only ledgers of at most
+20,000 batches. Otherwise the sentence has the figures of the newest auction.`,
 		Example: `  outbid explain digits-1
   outbid explain digits-1/17
   outbid explain digits --policy fifo,tiresias
@@ -68,7 +59,7 @@ at most 20,000 batches. Otherwise the sentence gives the figures of the newest a
 	}
 	outputFlag(cmd, &out)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as -o json")
-	cmd.Flags().StringSliceVar(&policies, "policy", otherPolicies, "`NAMES` of other policies to simulate, separated by commas")
+	cmd.Flags().StringSliceVar(&policies, "policy", []string{"las", "drf"}, "`NAMES` of other policies to simulate, separated by commas")
 	complete(cmd, "policy", ex.edition.Policies.Names()...)
 	return cmd
 }
@@ -77,11 +68,6 @@ func (ex *explainCommand) run(ctx context.Context, arg string, policies []string
 	r, err := parseRef(arg)
 	if err != nil {
 		return err
-	}
-	for _, name := range policies {
-		if !slices.Contains(ex.edition.Policies.Names(), name) {
-			return badInput("--policy %s: want names from %s", name, strings.Join(ex.edition.Policies.Names(), ", "))
-		}
 	}
 	c, err := ex.connect()
 	if err != nil {
@@ -98,50 +84,33 @@ func (ex *explainCommand) run(ctx context.Context, arg string, policies []string
 	if err != nil {
 		return err
 	}
-	got, outcomes, err := evidence.Explain(ctx, c, s, t, simulator(c, ex.edition, policies), ex.now())
+	req := &outbidv1.ExplainSweepRequest{Sweep: s.GetId(), Simulate: true, Policies: policies}
+	if t != nil {
+		req.Trial = &t.Number
+	}
+	got, err := c.ExplainSweep(ctx, req)
 	if err != nil {
 		return err
 	}
 	if out != formatTable {
-		return ex.printObject(out, viewExplanation(s, t, got, outcomes))
+		return ex.printObject(out, viewExplanation(s, t, got))
 	}
-	for _, sentence := range got.Sentences() {
+	for _, sentence := range []string{got.GetWhy(), got.GetLost(), got.GetOtherwise()} {
 		ex.printText("%s", clean(sentence))
 	}
 	return nil
 }
 
-func viewExplanation(s *outbidv1.Sweep, t *outbidv1.Trial, e explain.Explanation, outcomes []explain.Outcome) explanationView {
+func viewExplanation(s *outbidv1.Sweep, t *outbidv1.Trial, e *outbidv1.ExplainSweepResponse) explanationView {
 	v := explanationView{
-		ID: s.GetId(), State: sweepState(s.GetState()), Cause: string(e.Cause), Why: e.State, Lost: e.Lost, Otherwise: e.Otherwise,
+		ID: s.GetId(), State: sweepState(s.GetState()), Cause: e.GetCause(), Why: e.GetWhy(), Lost: e.GetLost(), Otherwise: e.GetOtherwise(),
 		Outcomes: []outcomeView{},
 	}
 	if t != nil {
 		v.ID, v.State = trialID(t), trialState(t.GetState())
 	}
-	for _, o := range outcomes {
-		v.Outcomes = append(v.Outcomes, outcomeView{o.Policy, number(o.Factor * explain.Weight(s)), number(o.Seconds)})
+	for _, o := range e.GetOutcomes() {
+		v.Outcomes = append(v.Outcomes, outcomeView{o.GetPolicy(), number(o.GetWeight()), number(o.GetSeconds())})
 	}
 	return v
-}
-
-// simulationTimeout limits reading the ledger and all simulations.
-const simulationTimeout = 20 * time.Second
-
-// simulator returns a function that simulates a server's ledger under other policies. It returns nothing if the ledger
-// may not be read, is too long, or takes too long.
-func simulator(api ledgerReader, e Edition, policies []string) evidence.Simulate {
-	return func(ctx context.Context, s *outbidv1.Sweep) []explain.Outcome {
-		ctx, cancel := context.WithTimeout(ctx, simulationTimeout)
-		defer cancel()
-		l, err := readLedger(ctx, api)
-		if err != nil {
-			return nil
-		}
-		outcomes, err := experiment.Otherwise(ctx, e.Policies, l, s.GetId(), policies)
-		if err != nil {
-			return nil
-		}
-		return outcomes
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,6 +204,27 @@ func (f *fakeService) ControlTrial(_ context.Context, req *outbidv1.ControlTrial
 		}
 	}
 	return nil, status.Error(codes.NotFound, "there is no such trial")
+}
+
+func (f *fakeService) ExplainSweep(_ context.Context, req *outbidv1.ExplainSweepRequest) (
+	*outbidv1.ExplainSweepResponse, error,
+) {
+	f.note(req)
+	s, err := f.sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(req.GetPolicies(), "fairest") {
+		return nil, status.Error(codes.InvalidArgument, `policies: "fairest": want names from drf, fifo, las`)
+	}
+	name := s.GetId()
+	if req.Trial != nil {
+		name = fmt.Sprintf("%s/%d", name, req.GetTrial())
+	}
+	return &outbidv1.ExplainSweepResponse{
+		Cause: "devices", Why: name + " waits for devices.", Lost: name + " has not lost devices.", Otherwise: "It would end later under las.",
+		Outcomes: []*outbidv1.SimulatedOutcome{{Policy: "las", Weight: 1, Seconds: 90}},
+	}, nil
 }
 
 func (f *fakeService) ExtendSweep(_ context.Context, req *outbidv1.ExtendSweepRequest) (

@@ -22,7 +22,6 @@ type mcpFlags struct {
 // mcpCommand serves assistants.
 type mcpCommand struct {
 	*process
-	edition Edition
 }
 
 func (m *mcpCommand) command() *cobra.Command {
@@ -137,7 +136,7 @@ func (m *mcpCommand) connectAs(_ context.Context, token string) (*mcp.Connection
 
 func (m *mcpCommand) mcpConnection(t target, client outbidv1.OutbidServiceClient, done func()) *mcp.Connection {
 	return &mcp.Connection{
-		API: client, Where: t.where(), Close: done, Simulate: simulator(client, m.edition, otherPolicies),
+		API: client, Where: t.where(), Close: done,
 		Page: func(sweep string) string { return pageURL(t.url, sweep) },
 	}
 }

@@ -83,6 +83,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 			r, err := s.ReadLedger(ctx, &outbidv1.ReadLedgerRequest{})
 			return drain(r, err, nil)
 		},
+		"ExplainSweep": func(ctx context.Context, e *entry) error {
+			r, err := s.ExplainSweep(ctx, &outbidv1.ExplainSweepRequest{Sweep: e.id})
+			return want(err, r.GetCause() != "" && r.GetWhy() != "" && r.GetLost() != "" && r.GetOtherwise() != "", r)
+		},
 		"GetRound":   s.readRound,
 		"ListRounds": s.readRounds,
 		"GetPrices": func(ctx context.Context, _ *entry) error {

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -111,9 +110,15 @@ func explainTool() *tool {
 
 // addSentences adds the sentences of the command outbid explain.
 func (c *call) addSentences(ctx context.Context, v *explanation, s *outbidv1.Sweep, t *outbidv1.Trial) error {
-	got, _, err := evidence.Explain(ctx, c.API, s, t, c.Simulate, time.Now())
-	for _, sentence := range got.Sentences() {
-		v.Sentences = append(v.Sentences, cleanLine(sentence, 2*maxLine))
+	req := &outbidv1.ExplainSweepRequest{Sweep: s.GetId(), Simulate: true}
+	if t != nil {
+		req.Trial = &t.Number
+	}
+	got, err := c.API.ExplainSweep(ctx, req)
+	for _, sentence := range []string{got.GetWhy(), got.GetLost(), got.GetOtherwise()} {
+		if sentence != "" {
+			v.Sentences = append(v.Sentences, cleanLine(sentence, 2*maxLine))
+		}
 	}
 	return err
 }

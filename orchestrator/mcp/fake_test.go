@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -170,6 +171,23 @@ func (f *fakeAPI) ExtendSweep(_ context.Context, req *outbidv1.ExtendSweepReques
 
 func (f *fakeAPI) ListNodes(_ context.Context, req *outbidv1.ListNodesRequest, _ ...grpc.CallOption) (*outbidv1.ListNodesResponse, error) {
 	return &outbidv1.ListNodesResponse{Nodes: f.nodes}, f.begin("ListNodes", req, false)
+}
+
+func (f *fakeAPI) ExplainSweep(ctx context.Context, req *outbidv1.ExplainSweepRequest, _ ...grpc.CallOption) (*outbidv1.ExplainSweepResponse, error) {
+	s, err := f.find(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	var t *outbidv1.Trial
+	if req.Trial != nil {
+		got, err := f.GetTrial(ctx, &outbidv1.GetTrialRequest{Sweep: req.GetSweep(), Trial: req.GetTrial()})
+		if err != nil {
+			return nil, err
+		}
+		t = got.GetTrial()
+	}
+	got, _, err := evidence.Explain(ctx, f, s, t, nil, time.Now())
+	return &outbidv1.ExplainSweepResponse{Why: got.State, Lost: got.Lost, Otherwise: got.Otherwise}, err
 }
 
 func (f *fakeAPI) ListRounds(_ context.Context, req *outbidv1.ListRoundsRequest, _ ...grpc.CallOption) (*outbidv1.ListRoundsResponse, error) {

@@ -10,7 +10,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/grpc"
 
-	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -31,6 +30,7 @@ type API interface {
 		grpc.ServerStreamingClient[outbidv1.StreamLogsResponse], error)
 	ListNodes(context.Context, *outbidv1.ListNodesRequest, ...grpc.CallOption) (*outbidv1.ListNodesResponse, error)
 	ListRounds(context.Context, *outbidv1.ListRoundsRequest, ...grpc.CallOption) (*outbidv1.ListRoundsResponse, error)
+	ExplainSweep(context.Context, *outbidv1.ExplainSweepRequest, ...grpc.CallOption) (*outbidv1.ExplainSweepResponse, error)
 	GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest, ...grpc.CallOption) (*outbidv1.GetServerInfoResponse, error)
 }
 
@@ -41,8 +41,6 @@ type Connection struct {
 	Where string
 	// Page returns the address of a sweep's web page. It may be nil.
 	Page func(sweep string) string
-	// Simulate simulates the server's ledger under other policies, for explanations. It may be nil.
-	Simulate evidence.Simulate
 	// Close releases the connection. It may be nil.
 	Close func()
 }

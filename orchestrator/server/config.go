@@ -63,6 +63,8 @@ type Config struct {
 	// Policies are the policies that there are; by default registry.Product. A program that embeds a server can add its
 	// own.
 	Policies registry.Registry
+	// WhatIf simulates a ledger under other policies, for explanations. If nil, nothing is simulated.
+	WhatIf WhatIf
 	// Agents maps each bidder's name to the command of its program.
 	Agents map[string][]string
 	// AgentTimeout is how long a program may take to bid in a round; by default half a second.

@@ -46,7 +46,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
-	s.reports = reports
+	s.reports, s.record = reports, record
 	reports.use(ctx, record)
 	rules, options, err := s.cfg.newPolicy()
 	if err != nil {

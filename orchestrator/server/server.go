@@ -23,6 +23,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/secrets"
 )
@@ -41,6 +42,7 @@ type Server struct {
 	logs     *bus.Logs
 	loop     *control.Loop
 	reports  *reportLog
+	record   ledger.Ledger
 	guard    *ledgerGuard
 	scrub    *ledgerScrub
 	agents   *agents.Pool
@@ -214,6 +216,7 @@ func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
 		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Verify: s.verify,
+		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
 		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})
 	if err != nil {

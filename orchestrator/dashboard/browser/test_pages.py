@@ -14,6 +14,7 @@ PAGES = {
     "ui/": "finished-1",
     "ui/sweeps/finished-1": "12 of 12",
     "ui/sweeps/finished-1?explain=yes": "over 12 trials",
+    "ui/sweeps/finished-1?why=yes": "finished-1 is done",
     "ui/sweeps/two-1": "Pareto front of loss and size",
     "ui/sweeps/lasting-1": "running",
     "ui/sweeps/finished-1/trials/0": "Configuration",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 
 from axe_playwright_python.sync_playwright import Axe
@@ -176,3 +177,22 @@ def test_a_person_stops_one_trial(quiet: Outbid, watched: Watched) -> None:
     quiet.done(sweep)
     reasons = [json.loads(quiet.run("show", f"{sweep}/{trial}", "-o", "json"))["reason"] for trial in (0, 1)]
     assert [r.split(": ", 1)[1] for r in reasons] == ["<b>it diverges</b>", "enough"]
+
+
+def test_a_sweep_is_explained_and_simulated(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    one, two = (
+        quiet.submit(program(name, steps=10_000, pause=0.02, trials=9)) for name in ("one-of-two", "other-of-two")
+    )
+    eventually(lambda: quiet.sweep(one).get("best"), "nothing is reported")
+    page.goto(f"{quiet.url}/ui/sweeps/{one}")
+    page.get_by_text("Why it runs or waits").click()
+    panel = page.locator("details", has_text="Why it runs or waits")
+    expect(panel).to_contain_text(f"of {one} train")
+    panel.get_by_role("button", name="What would another policy").click()
+    expect(panel.get_by_role("row", name=re.compile("^las 1"))).to_be_visible(timeout=30_000)
+    expect(panel).to_contain_text("In simulations of the ledger")
+    assert Axe().run(page).violations_count == 0
+    for sweep in (one, two):
+        quiet.run("stop", sweep)
+        quiet.done(sweep)

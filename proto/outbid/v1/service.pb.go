@@ -5130,6 +5130,224 @@ func (x *Check) GetFix() string {
 	return ""
 }
 
+// ExplainSweepRequest is the request of ExplainSweep.
+type ExplainSweepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The trial to explain; absent for the whole sweep.
+	Trial *int32 `protobuf:"varint,2,opt,name=trial,proto3,oneof" json:"trial,omitempty"`
+	// Simulate the ledger under other policies and weights, which takes up to 20 s. Without it, or if the ledger cannot be
+	// simulated now, the last sentence has the figures of the newest auction.
+	Simulate bool `protobuf:"varint,3,opt,name=simulate,proto3" json:"simulate,omitempty"`
+	// Policies to simulate besides the server's; las and drf if empty.
+	Policies      []string `protobuf:"bytes,4,rep,name=policies,proto3" json:"policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSweepRequest) Reset() {
+	*x = ExplainSweepRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSweepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSweepRequest) ProtoMessage() {}
+
+func (x *ExplainSweepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSweepRequest.ProtoReflect.Descriptor instead.
+func (*ExplainSweepRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ExplainSweepRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ExplainSweepRequest) GetTrial() int32 {
+	if x != nil && x.Trial != nil {
+		return *x.Trial
+	}
+	return 0
+}
+
+func (x *ExplainSweepRequest) GetSimulate() bool {
+	if x != nil {
+		return x.Simulate
+	}
+	return false
+}
+
+func (x *ExplainSweepRequest) GetPolicies() []string {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+// ExplainSweepResponse is the response of ExplainSweep.
+type ExplainSweepResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// training, devices, quota, unplaceable, nodes, suspected, tuner, pruned, failed, paused, stopped or done.
+	Cause string `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Why it waits, runs or has ended.
+	Why string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	// Why it lost devices, or that it did not.
+	Lost string `protobuf:"bytes,3,opt,name=lost,proto3" json:"lost,omitempty"`
+	// What another policy or weight would have done.
+	Otherwise string `protobuf:"bytes,4,opt,name=otherwise,proto3" json:"otherwise,omitempty"`
+	// The simulations; empty if there were none.
+	Outcomes      []*SimulatedOutcome `protobuf:"bytes,5,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSweepResponse) Reset() {
+	*x = ExplainSweepResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSweepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSweepResponse) ProtoMessage() {}
+
+func (x *ExplainSweepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSweepResponse.ProtoReflect.Descriptor instead.
+func (*ExplainSweepResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ExplainSweepResponse) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *ExplainSweepResponse) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *ExplainSweepResponse) GetLost() string {
+	if x != nil {
+		return x.Lost
+	}
+	return ""
+}
+
+func (x *ExplainSweepResponse) GetOtherwise() string {
+	if x != nil {
+		return x.Otherwise
+	}
+	return ""
+}
+
+func (x *ExplainSweepResponse) GetOutcomes() []*SimulatedOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// SimulatedOutcome is the result of a simulation of the ledger for the explained sweep.
+type SimulatedOutcome struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Policy string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The weight of the sweep.
+	Weight float64 `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	// From its submission to its end.
+	Seconds       float64 `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulatedOutcome) Reset() {
+	*x = SimulatedOutcome{}
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulatedOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulatedOutcome) ProtoMessage() {}
+
+func (x *SimulatedOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulatedOutcome.ProtoReflect.Descriptor instead.
+func (*SimulatedOutcome) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *SimulatedOutcome) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *SimulatedOutcome) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *SimulatedOutcome) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
 // GetRoundRequest is the request of GetRound.
 type GetRoundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5141,7 +5359,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +5371,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5166,7 +5384,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -5186,7 +5404,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5416,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5429,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -5236,7 +5454,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +5466,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +5479,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -5295,7 +5513,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5307,7 +5525,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5320,7 +5538,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -5348,7 +5566,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5578,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5591,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -5444,7 +5662,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5674,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5687,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Decision) GetKind() string {
@@ -5534,7 +5752,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5546,7 +5764,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5559,7 +5777,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -5587,7 +5805,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5599,7 +5817,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5612,7 +5830,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -5643,7 +5861,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5655,7 +5873,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5668,7 +5886,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -5709,7 +5927,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5939,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5952,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -5782,7 +6000,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[83]
+	mi := &file_outbid_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +6012,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[83]
+	mi := &file_outbid_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +6025,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -5826,7 +6044,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[84]
+	mi := &file_outbid_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +6056,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[84]
+	mi := &file_outbid_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +6069,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -6231,7 +6449,23 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
-	"\x03fix\x18\x04 \x01(\tR\x03fix\"'\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\"\x88\x01\n" +
+	"\x13ExplainSweepRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x19\n" +
+	"\x05trial\x18\x02 \x01(\x05H\x00R\x05trial\x88\x01\x01\x12\x1a\n" +
+	"\bsimulate\x18\x03 \x01(\bR\bsimulate\x12\x1a\n" +
+	"\bpolicies\x18\x04 \x03(\tR\bpoliciesB\b\n" +
+	"\x06_trial\"\xa9\x01\n" +
+	"\x14ExplainSweepResponse\x12\x14\n" +
+	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\tR\x04lost\x12\x1c\n" +
+	"\totherwise\x18\x04 \x01(\tR\totherwise\x127\n" +
+	"\boutcomes\x18\x05 \x03(\v2\x1b.outbid.v1.SimulatedOutcomeR\boutcomes\"\\\n" +
+	"\x10SimulatedOutcome\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x18\n" +
+	"\aseconds\x18\x03 \x01(\x01R\aseconds\"'\n" +
 	"\x0fGetRoundRequest\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\":\n" +
 	"\x10GetRoundResponse\x12&\n" +
@@ -6297,7 +6531,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
-	"\x15NODE_COMMAND_UNCORDON\x10\x032\x8d\x16\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x032\xde\x16\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -6326,7 +6560,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\bAskTrial\x12\x1a.outbid.v1.AskTrialRequest\x1a\x1b.outbid.v1.AskTrialResponse\x12F\n" +
 	"\tTellTrial\x12\x1b.outbid.v1.TellTrialRequest\x1a\x1c.outbid.v1.TellTrialResponse\x12K\n" +
 	"\n" +
-	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12C\n" +
+	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12O\n" +
+	"\fExplainSweep\x12\x1e.outbid.v1.ExplainSweepRequest\x1a\x1f.outbid.v1.ExplainSweepResponse\x12C\n" +
 	"\bGetRound\x12\x1a.outbid.v1.GetRoundRequest\x1a\x1b.outbid.v1.GetRoundResponse\x12I\n" +
 	"\n" +
 	"ListRounds\x12\x1c.outbid.v1.ListRoundsRequest\x1a\x1d.outbid.v1.ListRoundsResponse\x12U\n" +
@@ -6357,7 +6592,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
@@ -6436,102 +6671,105 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*GetServerInfoResponse)(nil),  // 74: outbid.v1.GetServerInfoResponse
 	(*Caller)(nil),                 // 75: outbid.v1.Caller
 	(*Check)(nil),                  // 76: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 77: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 78: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 79: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 80: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 81: outbid.v1.Round
-	(*Decision)(nil),               // 82: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 83: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 84: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 85: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 86: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 87: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 88: outbid.v1.RemoveWorkerResponse
-	nil,                            // 89: outbid.v1.Trial.AttributesEntry
-	nil,                            // 90: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 91: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 92: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 93: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 94: outbid.v1.SweepSpec
-	(SweepState)(0),                // 95: outbid.v1.SweepState
-	(*Outlook)(nil),                // 96: outbid.v1.Outlook
-	(*Fairness)(nil),               // 97: outbid.v1.Fairness
-	(*Soup)(nil),                   // 98: outbid.v1.Soup
-	(*Admission)(nil),              // 99: outbid.v1.Admission
-	(TrialState)(0),                // 100: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 101: google.protobuf.Struct
-	(*Report)(nil),                 // 102: outbid.v1.Report
-	(*Checkpoint)(nil),             // 103: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 104: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 105: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 106: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 107: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 108: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 109: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 110: outbid.v1.Batch
-	(*Auction)(nil),                // 111: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 112: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 113: google.protobuf.Duration
-	(*Parameter)(nil),              // 114: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 115: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 116: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 117: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 118: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 119: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 120: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 121: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 122: outbid.v1.RemoveTenantResponse
+	(*ExplainSweepRequest)(nil),    // 77: outbid.v1.ExplainSweepRequest
+	(*ExplainSweepResponse)(nil),   // 78: outbid.v1.ExplainSweepResponse
+	(*SimulatedOutcome)(nil),       // 79: outbid.v1.SimulatedOutcome
+	(*GetRoundRequest)(nil),        // 80: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 81: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 82: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 83: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 84: outbid.v1.Round
+	(*Decision)(nil),               // 85: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 86: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 87: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 88: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 89: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 90: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 91: outbid.v1.RemoveWorkerResponse
+	nil,                            // 92: outbid.v1.Trial.AttributesEntry
+	nil,                            // 93: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 94: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 95: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 96: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 97: outbid.v1.SweepSpec
+	(SweepState)(0),                // 98: outbid.v1.SweepState
+	(*Outlook)(nil),                // 99: outbid.v1.Outlook
+	(*Fairness)(nil),               // 100: outbid.v1.Fairness
+	(*Soup)(nil),                   // 101: outbid.v1.Soup
+	(*Admission)(nil),              // 102: outbid.v1.Admission
+	(TrialState)(0),                // 103: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 104: google.protobuf.Struct
+	(*Report)(nil),                 // 105: outbid.v1.Report
+	(*Checkpoint)(nil),             // 106: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 107: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 108: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 109: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 110: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 111: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 112: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 113: outbid.v1.Batch
+	(*Auction)(nil),                // 114: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 115: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 116: google.protobuf.Duration
+	(*Parameter)(nil),              // 117: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 118: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 119: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 120: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 121: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 122: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 123: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 124: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 125: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	92,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	95,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
 	4,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
 	4,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	93,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	94,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	95,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	92,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	92,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	96,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	97,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	98,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	95,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	95,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	15,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	16,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	14,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	96,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	97,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	98,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	99,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	92,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	100, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	101, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	102, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	92,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	92,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	103, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	99,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	100, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	101, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	102, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	95,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	103, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	104, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	105, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	95,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	95,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	106, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
 	20,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
 	17,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
 	19,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	89,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	92,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	92,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	92,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	95,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	95,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
 	18,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
 	21,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	92,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	92,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	95,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	95,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
 	18,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	104, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	107, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
 	21,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	92,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	92,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	94,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	95,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	95,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	97,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	13,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	94,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	96,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	101, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	97,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	99,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	104, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	13,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	13,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	16,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	16,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	36,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	102, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	105, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	13,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
 	40,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
 	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
@@ -6539,126 +6777,129 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	16,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	36,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	92,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	95,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
 	13,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	2,   // 57: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
 	16,  // 58: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
-	90,  // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	105, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	93,  // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	108, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	13,  // 61: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	50,  // 62: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	92,  // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	95,  // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	57,  // 64: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
 	3,   // 65: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
 	57,  // 66: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	106, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	107, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	92,  // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	109, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	110, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	95,  // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	58,  // 70: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	108, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	109, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	103, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	98,  // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	98,  // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	98,  // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	111, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	112, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	106, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	101, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	101, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	101, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
 	16,  // 77: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	102, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	105, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	16,  // 79: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	110, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	92,  // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	113, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	95,  // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
 	76,  // 82: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	91,  // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	94,  // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
 	75,  // 84: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	81,  // 85: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	81,  // 86: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	92,  // 87: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	111, // 88: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	82,  // 89: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	112, // 90: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	92,  // 91: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	113, // 92: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	92,  // 93: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	92,  // 94: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	114, // 95: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 96: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 97: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 98: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 99: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 100: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 101: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 102: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 103: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 104: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 105: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	46,  // 106: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	48,  // 107: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 108: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	51,  // 109: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	53,  // 110: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	55,  // 111: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	59,  // 112: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	61,  // 113: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	63,  // 114: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	65,  // 115: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	67,  // 116: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	69,  // 117: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	71,  // 118: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	77,  // 119: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	79,  // 120: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	83,  // 121: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	85,  // 122: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	87,  // 123: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	115, // 124: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	116, // 125: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	117, // 126: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	118, // 127: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 128: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 129: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 130: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 131: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	73,  // 132: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 133: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 134: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 135: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 136: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 137: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 138: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 139: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 140: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 141: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 142: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 143: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 144: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 145: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 146: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 147: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 148: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 149: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 150: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 151: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 152: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 153: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 154: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 155: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	78,  // 156: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	80,  // 157: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	84,  // 158: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	86,  // 159: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	88,  // 160: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	119, // 161: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	120, // 162: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	121, // 163: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	122, // 164: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 165: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 166: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 167: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 168: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	74,  // 169: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	133, // [133:170] is the sub-list for method output_type
-	96,  // [96:133] is the sub-list for method input_type
-	96,  // [96:96] is the sub-list for extension type_name
-	96,  // [96:96] is the sub-list for extension extendee
-	0,   // [0:96] is the sub-list for field type_name
+	79,  // 85: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
+	84,  // 86: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	84,  // 87: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	95,  // 88: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	114, // 89: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	85,  // 90: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	115, // 91: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	95,  // 92: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	116, // 93: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	95,  // 94: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	95,  // 95: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	117, // 96: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 97: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 98: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 99: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 100: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 101: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 102: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 103: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 104: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 105: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 106: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	46,  // 107: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	48,  // 108: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 109: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	51,  // 110: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	53,  // 111: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	55,  // 112: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	59,  // 113: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	61,  // 114: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	63,  // 115: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	65,  // 116: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	67,  // 117: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	69,  // 118: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	71,  // 119: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	77,  // 120: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	80,  // 121: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	82,  // 122: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	86,  // 123: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	88,  // 124: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	90,  // 125: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	118, // 126: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	119, // 127: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	120, // 128: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	121, // 129: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 130: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 131: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 132: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 133: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	73,  // 134: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 135: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 136: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 137: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 138: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 139: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 140: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 141: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 142: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 143: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 144: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 145: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 146: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 147: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 148: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 149: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 150: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 151: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 152: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 153: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 154: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 155: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 156: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 157: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	78,  // 158: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	81,  // 159: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	83,  // 160: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	87,  // 161: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	89,  // 162: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	91,  // 163: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	122, // 164: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	123, // 165: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	124, // 166: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	125, // 167: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 168: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 169: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 170: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 171: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	74,  // 172: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	135, // [135:173] is the sub-list for method output_type
+	97,  // [97:135] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -6679,13 +6920,14 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[47].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[57].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   88,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

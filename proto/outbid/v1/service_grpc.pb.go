@@ -44,6 +44,7 @@ const (
 	OutbidService_AskTrial_FullMethodName       = "/outbid.v1.OutbidService/AskTrial"
 	OutbidService_TellTrial_FullMethodName      = "/outbid.v1.OutbidService/TellTrial"
 	OutbidService_ReadLedger_FullMethodName     = "/outbid.v1.OutbidService/ReadLedger"
+	OutbidService_ExplainSweep_FullMethodName   = "/outbid.v1.OutbidService/ExplainSweep"
 	OutbidService_GetRound_FullMethodName       = "/outbid.v1.OutbidService/GetRound"
 	OutbidService_ListRounds_FullMethodName     = "/outbid.v1.OutbidService/ListRounds"
 	OutbidService_NewWorkerToken_FullMethodName = "/outbid.v1.OutbidService/NewWorkerToken"
@@ -113,6 +114,9 @@ type OutbidServiceClient interface {
 	TellTrial(ctx context.Context, in *TellTrialRequest, opts ...grpc.CallOption) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(ctx context.Context, in *ReadLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLedgerResponse], error)
+	// ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
+	// weight would have done.
+	ExplainSweep(ctx context.Context, in *ExplainSweepRequest, opts ...grpc.CallOption) (*ExplainSweepResponse, error)
 	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
@@ -450,6 +454,16 @@ func (c *outbidServiceClient) ReadLedger(ctx context.Context, in *ReadLedgerRequ
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_ReadLedgerClient = grpc.ServerStreamingClient[ReadLedgerResponse]
 
+func (c *outbidServiceClient) ExplainSweep(ctx context.Context, in *ExplainSweepRequest, opts ...grpc.CallOption) (*ExplainSweepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainSweepResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ExplainSweep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetRoundResponse)
@@ -643,6 +657,9 @@ type OutbidServiceServer interface {
 	TellTrial(context.Context, *TellTrialRequest) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(*ReadLedgerRequest, grpc.ServerStreamingServer[ReadLedgerResponse]) error
+	// ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
+	// weight would have done.
+	ExplainSweep(context.Context, *ExplainSweepRequest) (*ExplainSweepResponse, error)
 	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
@@ -749,6 +766,9 @@ func (UnimplementedOutbidServiceServer) TellTrial(context.Context, *TellTrialReq
 }
 func (UnimplementedOutbidServiceServer) ReadLedger(*ReadLedgerRequest, grpc.ServerStreamingServer[ReadLedgerResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadLedger not implemented")
+}
+func (UnimplementedOutbidServiceServer) ExplainSweep(context.Context, *ExplainSweepRequest) (*ExplainSweepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainSweep not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRound not implemented")
@@ -1156,6 +1176,24 @@ func _OutbidService_ReadLedger_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_ReadLedgerServer = grpc.ServerStreamingServer[ReadLedgerResponse]
 
+func _OutbidService_ExplainSweep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainSweepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ExplainSweep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ExplainSweep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ExplainSweep(ctx, req.(*ExplainSweepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetRound_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetRoundRequest)
 	if err := dec(in); err != nil {
@@ -1470,6 +1508,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TellTrial",
 			Handler:    _OutbidService_TellTrial_Handler,
+		},
+		{
+			MethodName: "ExplainSweep",
+			Handler:    _OutbidService_ExplainSweep_Handler,
 		},
 		{
 			MethodName: "GetRound",

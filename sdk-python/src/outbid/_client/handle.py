@@ -15,7 +15,6 @@ from outbid._client import programs
 from outbid._client.callbacks import Callback, Caller, callables
 from outbid._client.connection import Connection
 from outbid._client.device_wait import telling_who
-from outbid._client.explanation import explanation_of
 from outbid._client.interrupt import interrupted
 from outbid._client.outside_state_warning import ChangesOutside
 from outbid._core import validation
@@ -212,10 +211,14 @@ class SweepHandle(AskTell):
         """Explain the sweep, or one of its trials, in three sentences, one a line.
 
         They say why it waits, runs or has ended, why it lost devices, and what another policy or weight would have
-        done. They are those of the command `outbid explain`. For the last one the server's ledger is simulated, which
+        done. They are those of the command `outbid explain`. For the last one the server simulates its ledger, which
         may take some seconds.
         """
-        return explanation_of(self._client, self.id if trial is None else f"{self.id}/{operator.index(trial)}")
+        request = pb.ExplainSweepRequest(sweep=self.id, simulate=True)
+        if trial is not None:
+            request.trial = operator.index(trial)
+        answer = self._client.rpc.explain_sweep(request)
+        return "\n".join((answer.why, answer.lost, answer.otherwise))
 
     def traceback(self, trial: int) -> str:
         """Return the last complete traceback that a trial printed, or ""."""

@@ -124,6 +124,10 @@ class Service:
         """Stop one trial; its sweep continues."""
         return self._transport.call(lambda s: s.ControlTrial, request, pb.ControlTrialResponse)
 
+    def explain_sweep(self, request: pb.ExplainSweepRequest) -> pb.ExplainSweepResponse:
+        """Return why a sweep or a trial has its state, and what another policy or weight would have done."""
+        return self._transport.call(lambda s: s.ExplainSweep, request, pb.ExplainSweepResponse)
+
     def extend_sweep(self, request: pb.ExtendSweepRequest) -> pb.ExtendSweepResponse:
         """Raise the limits of a sweep."""
         return self._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)

@@ -2266,6 +2266,102 @@ class Check(google.protobuf.message.Message):
 Global___Check: typing_extensions.TypeAlias = Check
 
 @typing.final
+class ExplainSweepRequest(google.protobuf.message.Message):
+    """ExplainSweepRequest is the request of ExplainSweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    SIMULATE_FIELD_NUMBER: builtins.int
+    POLICIES_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    """The trial to explain; absent for the whole sweep."""
+    simulate: builtins.bool
+    """Simulate the ledger under other policies and weights, which takes up to 20 s. Without it, or if the ledger cannot be
+    simulated now, the last sentence has the figures of the newest auction.
+    """
+    @property
+    def policies(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Policies to simulate besides the server's; las and drf if empty."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int | None = ...,
+        simulate: builtins.bool = ...,
+        policies: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_trial", b"_trial", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_trial", b"_trial", "policies", b"policies", "simulate", b"simulate", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_trial", b"_trial"]) -> typing.Literal["trial"] | None: ...
+
+Global___ExplainSweepRequest: typing_extensions.TypeAlias = ExplainSweepRequest
+
+@typing.final
+class ExplainSweepResponse(google.protobuf.message.Message):
+    """ExplainSweepResponse is the response of ExplainSweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAUSE_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    LOST_FIELD_NUMBER: builtins.int
+    OTHERWISE_FIELD_NUMBER: builtins.int
+    OUTCOMES_FIELD_NUMBER: builtins.int
+    cause: builtins.str
+    """training, devices, quota, unplaceable, nodes, suspected, tuner, pruned, failed, paused, stopped or done."""
+    why: builtins.str
+    """Why it waits, runs or has ended."""
+    lost: builtins.str
+    """Why it lost devices, or that it did not."""
+    otherwise: builtins.str
+    """What another policy or weight would have done."""
+    @property
+    def outcomes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SimulatedOutcome]:
+        """The simulations; empty if there were none."""
+
+    def __init__(
+        self,
+        *,
+        cause: builtins.str = ...,
+        why: builtins.str = ...,
+        lost: builtins.str = ...,
+        otherwise: builtins.str = ...,
+        outcomes: collections.abc.Iterable[Global___SimulatedOutcome] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cause", b"cause", "lost", b"lost", "otherwise", b"otherwise", "outcomes", b"outcomes", "why", b"why"]) -> None: ...
+
+Global___ExplainSweepResponse: typing_extensions.TypeAlias = ExplainSweepResponse
+
+@typing.final
+class SimulatedOutcome(google.protobuf.message.Message):
+    """SimulatedOutcome is the result of a simulation of the ledger for the explained sweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    weight: builtins.float
+    """The weight of the sweep."""
+    seconds: builtins.float
+    """From its submission to its end."""
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        weight: builtins.float = ...,
+        seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["policy", b"policy", "seconds", b"seconds", "weight", b"weight"]) -> None: ...
+
+Global___SimulatedOutcome: typing_extensions.TypeAlias = SimulatedOutcome
+
+@typing.final
 class GetRoundRequest(google.protobuf.message.Message):
     """GetRoundRequest is the request of GetRound."""
 

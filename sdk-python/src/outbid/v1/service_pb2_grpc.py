@@ -151,6 +151,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ReadLedgerRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ReadLedgerResponse.FromString,
                 _registered_method=True)
+        self.ExplainSweep = channel.unary_unary(
+                '/outbid.v1.OutbidService/ExplainSweep',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ExplainSweepRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ExplainSweepResponse.FromString,
+                _registered_method=True)
         self.GetRound = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetRound',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetRoundRequest.SerializeToString,
@@ -389,6 +394,14 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainSweep(self, request, context):
+        """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
+        weight would have done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetRound(self, request, context):
         """GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
         """
@@ -604,6 +617,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ReadLedger,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ReadLedgerRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ReadLedgerResponse.SerializeToString,
+            ),
+            'ExplainSweep': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainSweep,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ExplainSweepRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ExplainSweepResponse.SerializeToString,
             ),
             'GetRound': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRound,
@@ -1298,6 +1316,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ReadLedger',
             outbid_dot_v1_dot_service__pb2.ReadLedgerRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ReadLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainSweep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ExplainSweep',
+            outbid_dot_v1_dot_service__pb2.ExplainSweepRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ExplainSweepResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -394,6 +394,22 @@ _OutbidServiceReadLedgerType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceExplainSweepType = typing_extensions.TypeVar(
+    '_OutbidServiceExplainSweepType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ExplainSweepRequest,
+        outbid.v1.service_pb2.ExplainSweepResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ExplainSweepRequest,
+        outbid.v1.service_pb2.ExplainSweepResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ExplainSweepRequest,
+        outbid.v1.service_pb2.ExplainSweepResponse,
+    ],
+)
+
 _OutbidServiceGetRoundType = typing_extensions.TypeVar(
     '_OutbidServiceGetRoundType',
     grpc.UnaryUnaryMultiCallable[
@@ -618,7 +634,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -714,6 +730,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryStreamMultiCallable[
             outbid.v1.service_pb2.ReadLedgerRequest,
             outbid.v1.service_pb2.ReadLedgerResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ExplainSweepRequest,
+            outbid.v1.service_pb2.ExplainSweepResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetRoundRequest,
@@ -868,6 +888,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ReadLedgerResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ExplainSweepRequest,
+            outbid.v1.service_pb2.ExplainSweepResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetRoundRequest,
             outbid.v1.service_pb2.GetRoundResponse,
         ],
@@ -995,6 +1019,11 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     ReadLedger: _OutbidServiceReadLedgerType
     """ReadLedger streams the ledger's batches, oldest first."""
+
+    ExplainSweep: _OutbidServiceExplainSweepType
+    """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
+    weight would have done.
+    """
 
     GetRound: _OutbidServiceGetRoundType
     """GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one."""
@@ -1130,6 +1159,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         outbid.v1.service_pb2.ReadLedgerRequest,
         outbid.v1.service_pb2.ReadLedgerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ExplainSweepRequest,
+        outbid.v1.service_pb2.ExplainSweepResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetRoundRequest,
@@ -1377,6 +1410,16 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.ReadLedgerResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.ReadLedgerResponse]]:
         """ReadLedger streams the ledger's batches, oldest first."""
+
+    @abc.abstractmethod
+    def ExplainSweep(
+        self,
+        request: outbid.v1.service_pb2.ExplainSweepRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ExplainSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ExplainSweepResponse]]:
+        """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
+        weight would have done.
+        """
 
     @abc.abstractmethod
     def GetRound(

@@ -298,6 +298,21 @@ export interface DeviceUse {
   fork?: ForkRef | null;
 }
 
+export interface ExplainSweepRequest {
+  sweep: string;
+  trial?: number;
+  simulate: boolean;
+  policies: string[];
+}
+
+export interface ExplainSweepResponse {
+  cause: string;
+  why: string;
+  lost: string;
+  otherwise: string;
+  outcomes: SimulatedOutcome[];
+}
+
 export interface ExtendSweepRequest {
   sweep: string;
   trials?: number;
@@ -865,6 +880,12 @@ export interface SetTenantRequest {
 
 export interface SetTenantResponse {
   tenant?: TenantState | null;
+}
+
+export interface SimulatedOutcome {
+  policy: string;
+  weight: Float;
+  seconds: Float;
 }
 
 export interface SlotPrice {
