@@ -86,3 +86,17 @@ def test_no_module_is_both_here_and_absent() -> None:
     assert not here & MODULES.keys()
     for module in ("tune", "tune.schedulers", "tune.search", "tune.stopper", "train"):
         assert not set(importlib.import_module(f"outbid.{module}").__all__) & NAMES.keys()
+
+
+def test_a_trial_process_does_not_import_what_only_the_driver_needs() -> None:
+    heavy = "{'numpy', 'grpc', 'pandas', 'outbid._client.client', 'outbid.tune._driver'}"
+    code = f"import sys, outbid.tune._trial_process\nfound = {heavy} & sys.modules.keys()\nassert not found, found"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_names_are_found_on_first_use() -> None:
+    assert set(dir(tune)) >= set(tune.__all__)
+    for name in tune.__all__:
+        assert getattr(tune, name) is getattr(tune, name)
+    code = "from outbid.tune import *\nassert Tuner.__name__ == 'Tuner' and callable(loguniform) and callable(run)"
+    subprocess.run([sys.executable, "-c", code], check=True)

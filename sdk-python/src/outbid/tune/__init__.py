@@ -19,47 +19,125 @@ docs/guides/from-ray-tune.md lists the parts of Ray Tune that are supported, and
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
-from outbid.tune._config import Placement as PlacementGroupFactory
-from outbid.tune._context import TuneContext, get_context
-from outbid.tune._errors import TuneError, UnsupportedError
 from outbid.tune._import_hook import install
-from outbid.tune._registry import register_env, register_trainable
-from outbid.tune._results import Result, ResultGrid
-from outbid.tune._run import Experiment, run, run_experiments
-from outbid.tune._sample import (
-    choice,
-    grid_search,
-    lograndint,
-    loguniform,
-    qlograndint,
-    qloguniform,
-    qrandint,
-    qrandn,
-    quniform,
-    randint,
-    randn,
-    sample_from,
-    uniform,
-)
-from outbid.tune._session import checkpoint_dir, get_checkpoint, report
-from outbid.tune._trainable import Trainable, with_parameters, with_resources
-from outbid.tune._tuner import Tuner
-from outbid.tune.analysis import ExperimentAnalysis
-from outbid.tune.callback import Callback
-from outbid.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
-from outbid.tune.schedulers import create_scheduler
-from outbid.tune.search import create_searcher
-from outbid.tune.stopper import Stopper
+
+if TYPE_CHECKING:
+    from outbid.tune._checkpoint import Checkpoint
+    from outbid.tune._config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
+    from outbid.tune._config import Placement as PlacementGroupFactory
+    from outbid.tune._context import TuneContext, get_context
+    from outbid.tune._errors import TuneError, UnsupportedError
+    from outbid.tune._registry import register_env, register_trainable
+    from outbid.tune._results import Result, ResultGrid
+    from outbid.tune._run import Experiment, run, run_experiments
+    from outbid.tune._sample import (
+        choice,
+        grid_search,
+        lograndint,
+        loguniform,
+        qlograndint,
+        qloguniform,
+        qrandint,
+        qrandn,
+        quniform,
+        randint,
+        randn,
+        sample_from,
+        uniform,
+    )
+    from outbid.tune._session import checkpoint_dir, get_checkpoint, report
+    from outbid.tune._trainable import Trainable, with_parameters, with_resources
+    from outbid.tune._tuner import Tuner
+    from outbid.tune.analysis import ExperimentAnalysis
+    from outbid.tune.callback import Callback
+    from outbid.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
+    from outbid.tune.schedulers import create_scheduler
+    from outbid.tune.search import create_searcher
+    from outbid.tune.stopper import Stopper
+
+_HOMES = {
+    "_checkpoint": ("Checkpoint",),
+    "_config": (
+        "CheckpointConfig",
+        "FailureConfig",
+        "ResumeConfig",
+        "RunConfig",
+        "SyncConfig",
+        "TuneConfig",
+    ),
+    "_context": (
+        "TuneContext",
+        "get_context",
+    ),
+    "_errors": (
+        "TuneError",
+        "UnsupportedError",
+    ),
+    "_registry": (
+        "register_env",
+        "register_trainable",
+    ),
+    "_results": (
+        "Result",
+        "ResultGrid",
+    ),
+    "_run": (
+        "Experiment",
+        "run",
+        "run_experiments",
+    ),
+    "_sample": (
+        "choice",
+        "grid_search",
+        "lograndint",
+        "loguniform",
+        "qlograndint",
+        "qloguniform",
+        "qrandint",
+        "qrandn",
+        "quniform",
+        "randint",
+        "randn",
+        "sample_from",
+        "uniform",
+    ),
+    "_session": (
+        "checkpoint_dir",
+        "get_checkpoint",
+        "report",
+    ),
+    "_trainable": (
+        "Trainable",
+        "with_parameters",
+        "with_resources",
+    ),
+    "_tuner": ("Tuner",),
+    "analysis": ("ExperimentAnalysis",),
+    "callback": ("Callback",),
+    "progress_reporter": (
+        "CLIReporter",
+        "JupyterNotebookReporter",
+        "ProgressReporter",
+    ),
+    "schedulers": ("create_scheduler",),
+    "search": ("create_searcher",),
+    "stopper": ("Stopper",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 install()  # the nested names of Ray Tune's modules
 
 
 def __getattr__(name: str) -> Any:
-    """Return a submodule such as `tune.result` or `tune.registry` by attribute, because Ray imports all of them."""
+    """Import a name on first use, or a submodule such as `tune.result`, all of which Ray imports."""
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name == "PlacementGroupFactory":
+        return importlib.import_module(f"{__name__}._config").Placement
     if not name.startswith("_"):
         try:
             return importlib.import_module(f"{__name__}.{name}")
@@ -67,6 +145,10 @@ def __getattr__(name: str) -> Any:
             if error.name != f"{__name__}.{name}":
                 raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

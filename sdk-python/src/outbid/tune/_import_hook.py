@@ -12,10 +12,9 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
-from functools import partial
 from types import ModuleType
 
-from outbid.tune._absent_names import absent, check_module
+from outbid.tune._absent_names import check_module
 from outbid.tune._errors import AbsentNameError
 
 _SCHEDULERS = ("async_hyperband", "hyperband", "hb_bohb", "median_stopping_rule", "pb2", "pbt", "trial_scheduler")
@@ -169,8 +168,6 @@ def install() -> None:
         sys.meta_path.insert(0, finder)
         for name in finder._parents & sys.modules.keys():
             vars(sys.modules[name]).setdefault("__path__", [])
-        for name in ("outbid.tune.schedulers", "outbid.tune.progress_reporter"):
-            vars(sys.modules[name])["__getattr__"] = partial(absent, name)
 
 
 def pretend() -> None:

@@ -6,11 +6,12 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from outbid.tune._samplers import BaseSampler, Grid, LogUniform, Normal, Quantized, Sampler, Uniform
+
+if TYPE_CHECKING:
+    import numpy as np
 
 RandomState: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
 """A source of randomness; None is numpy's global generator."""
@@ -23,12 +24,16 @@ class Rng:
         if isinstance(source, Rng):
             self._source: Any = source._source
             return
+        import numpy as np
+
         if isinstance(source, (int, np.integer)):
             source = np.random.default_rng(int(source))
         self._source = source
 
     @property
     def _legacy(self) -> Any:
+        import numpy as np
+
         return np.random if self._source is None else self._source
 
     def uniform(self, low: float, high: float) -> float:
@@ -41,11 +46,15 @@ class Rng:
 
     def below(self, low: int, high: int) -> int:
         """Return a whole number; `high` is excluded."""
+        import numpy as np
+
         new = isinstance(self._source, np.random.Generator)
         return int((self._legacy.integers if new else self._legacy.randint)(low, high, size=1)[0])
 
     def index(self, count: int) -> int:
         """Return a random index below `count`."""
+        import numpy as np
+
         return int(self._legacy.choice(np.arange(0, count), size=1)[0])
 
 
@@ -165,6 +174,8 @@ class Float(_Range):
         return Quantized(inner, self.q) if self.q else inner
 
     def _draw(self, rng: Rng, config: Any) -> float:
+        import numpy as np
+
         low, high = self.lower, self.upper
         if self.normal is not None:
             value = rng.normal(*self.normal)
@@ -188,6 +199,8 @@ class Integer(_Range):
         return int(value)
 
     def _draw(self, rng: Rng, config: Any) -> int:
+        import numpy as np
+
         low, high = int(self.lower), int(self.upper)
         if self.q:
             low, high = int(_grid(low, self.q, np.ceil)), int(_grid(high, self.q, np.floor))
@@ -264,6 +277,8 @@ class Function(Domain):
 
 
 def _real(rng: Rng, low: float, high: float, log: bool) -> float:
+    import numpy as np
+
     if not log:
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ValueError("a uniform parameter needs both bounds")

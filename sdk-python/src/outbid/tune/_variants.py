@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from outbid.tune._object_store import Kept, resolve
 from outbid.tune._sample import Categorical, Domain, Function, Rng
 
@@ -57,6 +55,8 @@ def unresolved(value: Any) -> Domain | None:
             return Categorical(value["grid_search"], grid=True)
         if "eval" in value:
             text = value["eval"]
+            import numpy as np
+
             return Function(lambda spec: eval(text, {"random": random, "np": np}, {"spec": spec}))
     return None
 
@@ -113,7 +113,12 @@ def fits(template: Any, value: Any) -> bool:
     if template is value or isinstance(template, Kept):
         return True
     try:
-        return bool(np.all(template == value))
+        same = template == value
+        if isinstance(same, bool):
+            return same
+        import numpy as np
+
+        return bool(np.all(same))
     except Exception:  # arrays and data frames of different shapes
         return False
 

@@ -8,9 +8,11 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from outbid.tune import _order
+from outbid.tune._absent_names import absent
 from outbid.tune._trial import Trial, flatten
 
 _USUAL = {
@@ -232,3 +234,6 @@ def _add(columns: dict[str, str], what: str, name: str, representation: str | No
 
 
 __all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter", "TrainReporter", "TuneReporterBase"]
+
+
+__getattr__ = partial(absent, __name__)  # names that only Ray has

@@ -8,8 +8,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from outbid.tune import _order
 
 
@@ -148,6 +146,8 @@ class ExperimentPlateauStopper(Stopper):
         return self._plateau() and self._flat >= self._patience
 
     def _plateau(self) -> bool:
+        import numpy as np
+
         with np.errstate(invalid="ignore"):  # infinities and NaN differ from everything
             return len(self._best) == self._top and float(np.std(self._best)) <= self._std
 
@@ -182,6 +182,8 @@ class TrialPlateauStopper(Stopper):
             (self._mode == "min" and value > self._threshold) or (self._mode == "max" and value < self._threshold)
         ):
             return False
+        import numpy as np
+
         with np.errstate(invalid="ignore"):
             return float(np.std(self._window[trial_id])) < self._std
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from outbid.tune._absent_names import absent
 from outbid.tune._errors import UnknownNameError
 from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 from outbid.tune.schedulers._halving import AsyncHyperBandScheduler, HyperBandForBOHB, HyperBandScheduler
@@ -42,6 +44,8 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
     made: TrialScheduler = kind(**kwargs)
     return made
 
+
+__getattr__ = partial(absent, __name__)  # names that only Ray has
 
 __all__ = [
     "PB2",
