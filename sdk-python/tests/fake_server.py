@@ -171,6 +171,10 @@ class FakeServer(service.OutbidServiceServicer):
         self._take(request, context)
         return pb.ControlTrialResponse()
 
+    def ExplainSweep(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.ExplainSweepResponse(why="It waits.", lost="It lost nothing.", otherwise="No policy differs.")
+
     def ExtendSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         return pb.ExtendSweepResponse(sweep=self.sweep, trained_again=self.trained_again)

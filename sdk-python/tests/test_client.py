@@ -436,6 +436,12 @@ def test_bad_urls(url: str) -> None:
         ob.connect(url)
 
 
+def test_a_trial_is_explained(server: FakeServer, handle: ob.SweepHandle) -> None:
+    assert handle.explain(3) == "It waits.\nIt lost nothing.\nNo policy differs."
+    request = server.last(pb.ExplainSweepRequest)
+    assert (request.sweep, request.trial, request.simulate) == (handle.id, 3, True)
+
+
 def test_one_trial_is_stopped(server: FakeServer, handle: ob.SweepHandle) -> None:
     handle.stop_trial(3, reason="it diverges")
     request = server.last(pb.ControlTrialRequest)

@@ -75,7 +75,7 @@ def test_what_ray_does_not_have_is_an_ordinary_error(name: str) -> None:
         importlib.import_module(f"outbid.tune.{name}")
     assert not isinstance(caught.value, AbsentNameError)
     with pytest.raises(AttributeError):
-        _ = tune.schedulers.nonsense  # type: ignore[attr-defined]
+        _ = tune.schedulers.nonsense
     assert not hasattr(tune, "nonsense")
 
 
