@@ -121,7 +121,7 @@ func (fs *Faults) StartedWell(s *state.Sweep, l *state.Lease) {
 		}
 		for _, o := range n.Faults {
 			if !o.GetUnfit() && !o.GetAfterStart() && !o.GetManual() && (o.GetSweep() == "" || o.GetSweep() == s.ID) {
-				fs.clearFault(n, o, "a trial started there")
+				fs.clearFault(n, o, "a trial started there", "")
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (fs *Faults) Trained(s *state.Sweep, t *state.Trial, l *state.Lease, done b
 		n := fs.st.Nodes[p.Node]
 		for _, sweep := range []string{"", s.ID} {
 			if n != nil && n.AfterStart(sweep) != nil {
-				fs.clearFault(n, n.AfterStart(sweep), "a trial trained there")
+				fs.clearFault(n, n.AfterStart(sweep), "a trial trained there", "")
 			}
 		}
 	}

@@ -130,9 +130,11 @@ func (fs *Faults) emitFault(n *state.Node, fault *outbidv1.NodeFault) {
 	fs.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeFaulted{NodeFaulted: &outbidv1.NodeFaulted{Node: n.Info.GetName(), Fault: fault}}})
 }
 
-func (fs *Faults) clearFault(n *state.Node, fault *outbidv1.NodeFault, reason string) {
+// clearFault ends a fault. actor is the administrator who asked for it, or empty.
+func (fs *Faults) clearFault(n *state.Node, fault *outbidv1.NodeFault, reason, actor string) {
 	fs.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeCleared{NodeCleared: &outbidv1.NodeCleared{
-		Node: n.Info.GetName(), Sweep: fault.GetSweep(), Unfit: fault.GetUnfit(), AfterStart: fault.GetAfterStart(), Reason: reason,
+		Node: n.Info.GetName(), Sweep: fault.GetSweep(), Unfit: fault.GetUnfit(), AfterStart: fault.GetAfterStart(),
+		Manual: fault.GetManual(), Reason: reason, Actor: actor,
 	}}})
 }
 
@@ -141,7 +143,7 @@ func (fs *Faults) Forget(s *state.Sweep) {
 	for _, n := range fs.st.Faulty() {
 		for _, o := range n.Faults {
 			if o.GetSweep() == s.ID {
-				fs.clearFault(n, o, "the sweep has ended")
+				fs.clearFault(n, o, "the sweep has ended", "")
 			}
 		}
 	}
@@ -151,7 +153,7 @@ func (fs *Faults) Forget(s *state.Sweep) {
 func (fs *Faults) mended(n *state.Node) {
 	for _, o := range n.Faults {
 		if o.GetUnfit() || !o.GetAmbiguous() && !o.GetAfterStart() && !o.GetManual() {
-			fs.clearFault(n, o, "the checks of its worker pass")
+			fs.clearFault(n, o, "the checks of its worker pass", "")
 		}
 	}
 }

@@ -31,9 +31,7 @@ func (fs *Faults) Open(n *state.Node, reason, actor string) {
 	}
 	for _, o := range n.Faults {
 		if !o.GetUnfit() && o.GetSweep() == "" {
-			fs.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeCleared{NodeCleared: &outbidv1.NodeCleared{
-				Node: n.Info.GetName(), Manual: o.GetManual(), AfterStart: o.GetAfterStart(), Reason: reason, Actor: actor,
-			}}})
+			fs.clearFault(n, o, reason, actor)
 		}
 	}
 }
