@@ -223,7 +223,7 @@ func TestWhatElseWouldHaveDone(t *testing.T) {
 		"its rho is unknown": {contested(func(f *Facts) { f.Rounds[0].Auction.Bidders, f.Sweep.Fairness = f.Rounds[0].Auction.Bidders[:1], nil }), "In round 7 a-1 won with rho 1.80; the " +
 			"rho of b-1 at that time is not known, so no weight can be said."},
 		"it has not trained": {facts(nil), "It has not trained yet, so its ledger does not say when it would end under another policy or weight."},
-		"no auction":         {facts(func(f *Facts) { f.Sweep.DeviceSeconds = 9 }), "What another policy or weight than themis and 1 would have done is not in the rounds; an admin can simulate it with 'outbid replay LEDGER --policy NAME'."},
+		"no auction":         {facts(func(f *Facts) { f.Sweep.DeviceSeconds = 9 }), "What another policy or weight than themis and 1 would have done is not in the rounds: only a simulation of the ledger says it."},
 		"alone":              {facts(func(f *Facts) { f.Others, f.Sweep.Fairness = nil, nil }), "It has the cluster to itself, so no other policy or weight would change when it ends."},
 		"quota": {facts(func(f *Facts) {
 			f.Sweep.Waiting, f.Sweep.Spec.Tenant = "tenant ann holds 4 of the 4 devices of its quota", "ann"

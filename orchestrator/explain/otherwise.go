@@ -105,8 +105,8 @@ func (f *Facts) weighed() string {
 	case winner == nil && f.Sweep.GetDeviceSeconds() == 0:
 		return "It has not trained yet, so its ledger does not say when it would end under another policy or weight."
 	case winner == nil:
-		return fmt.Sprintf("What another policy or weight than %s and %.3g would have done is not in the rounds; an admin can simulate it "+
-			"with 'outbid replay LEDGER --policy NAME'.", f.policy(), f.weight())
+		return fmt.Sprintf("What another policy or weight than %s and %.3g would have done is not in the rounds: only a simulation of "+
+			"the ledger says it.", f.policy(), f.weight())
 	}
 	own := f.rho(round)
 	figures := fmt.Sprintf("In round %d %s won with rho %.2f%s", round.GetRound(), sweepName(winner.GetSweep()), winner.GetRho(), against(own))
