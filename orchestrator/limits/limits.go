@@ -6,6 +6,8 @@
 // item can be stored and sent with any max_payload of the server.
 package limits
 
+import "time"
+
 const (
 	// Message is the smallest max_payload of a NATS server that Outbid supports.
 	Message = 64 << 10
@@ -36,6 +38,12 @@ const (
 	Secrets = 100
 	// SpecSecrets is the maximum number of a sweep's variables that may be secrets.
 	SpecSecrets = 32
+	// AuditBytes limits the stream of the audit; the oldest records are deleted first.
+	AuditBytes = 256 << 20
+	// AuditAge is how long records of the audit are kept.
+	AuditAge = 365 * 24 * time.Hour
+	// AuditPage is the maximum number of records on a page of the audit.
+	AuditPage = 1000
 	// spec is the largest spec of a sweep; see Spec.
 	spec = 1 << 20
 	// envelope is the space for the rest of a message around an item.
