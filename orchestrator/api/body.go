@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/audit"
 	"github.com/outbid-dev/outbid/orchestrator/dashboard"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -108,6 +109,7 @@ func (i *interceptor) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		i.recordHTTP(r, Principal{}, strings.ToLower(r.Method), "requests", audit.DeniedUnauthenticated, err)
 		i.calls.WithLabelValues(i.methodName(r), status.Code(err).String()).Inc()
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 		w.Header().Set("Connection", "close")

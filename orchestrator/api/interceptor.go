@@ -27,6 +27,8 @@ import (
 type interceptor struct {
 	control Control
 	tokens  *Tokens
+	// audit records calls; it may be nil.
+	audit Audit
 	// sessions are the sessions of browsers.
 	sessions *sessions
 	logger   *slog.Logger
@@ -36,44 +38,6 @@ type interceptor struct {
 	stopping context.Context //nolint:containedctx // it lives as long as the server, not a call
 	calls    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-}
-
-// access is the permission that a method requires.
-type access int
-
-const (
-	// write is the default, so a method that is not listed requires it.
-	write access = iota
-	read
-	// readContent is for methods that return what trials print or save.
-	readContent
-	admin
-	// open does not require an API token. The method checks another token.
-	open
-)
-
-// accessOf returns the permission that a method, given by its full name, requires.
-func accessOf(method string) access {
-	switch method {
-	case outbidv1.OutbidService_PreviewSweep_FullMethodName, outbidv1.OutbidService_ListSweeps_FullMethodName,
-		outbidv1.OutbidService_GetSweep_FullMethodName, outbidv1.OutbidService_ListTrials_FullMethodName,
-		outbidv1.OutbidService_GetTrial_FullMethodName, outbidv1.OutbidService_ListReports_FullMethodName,
-		outbidv1.OutbidService_WatchSweep_FullMethodName, outbidv1.OutbidService_ReadColumns_FullMethodName, outbidv1.OutbidService_ListNodes_FullMethodName,
-		outbidv1.OutbidService_GetServerInfo_FullMethodName, outbidv1.OutbidService_GetRound_FullMethodName,
-		outbidv1.OutbidService_ListRounds_FullMethodName, outbidv1.OutbidService_GetPrices_FullMethodName, outbidv1.OutbidService_ExplainSweep_FullMethodName,
-		outbidv1.OutbidService_GetTenant_FullMethodName, outbidv1.OutbidService_ListTenants_FullMethodName:
-		return read
-	case outbidv1.OutbidService_StreamLogs_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
-		outbidv1.OutbidService_GetSoup_FullMethodName:
-		return readContent
-	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it contains every tenant's sweeps
-		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName, outbidv1.OutbidService_ControlNode_FullMethodName,
-		outbidv1.OutbidService_SetTenant_FullMethodName, outbidv1.OutbidService_RemoveTenant_FullMethodName:
-		return admin
-	case outbidv1.OutbidService_JoinWorker_FullMethodName:
-		return open
-	}
-	return write
 }
 
 type principalKey struct{}
@@ -88,8 +52,9 @@ func caller(ctx context.Context) Principal {
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (
 	resp any, err error,
 ) {
-	began := time.Now()
-	defer func() { err = i.leave(ctx, info.FullMethod, began, recover(), err) }()
+	call := &audited{method: info.FullMethod, began: time.Now(), request: req}
+	ctx = withAudited(ctx, call)
+	defer func() { err = i.leave(ctx, info.FullMethod, call.began, recover(), err) }()
 	ctx, err = i.enter(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -101,6 +66,9 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 		return nil, err
 	}
 	resp, err = handle(ctx, req)
+	if err == nil {
+		call.answer = resp
+	}
 	if m, ok := resp.(proto.Message); ok && err == nil && caller(ctx).Role == RoleViewerNoLogs {
 		return hideEnv(m), nil
 	}
@@ -114,12 +82,13 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(i.stopping, func() { cancel(errStopping) })()
-	began := time.Now()
+	call := &audited{method: info.FullMethod, began: time.Now()}
+	ctx = withAudited(ctx, call)
 	defer func() {
 		if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 			err = errStopping
 		}
-		err = i.leave(ctx, info.FullMethod, began, recover(), err)
+		err = i.leave(ctx, info.FullMethod, call.began, recover(), err)
 	}()
 	ctx, err = i.enter(ctx, info.FullMethod)
 	if err != nil {
@@ -162,6 +131,7 @@ func (s *interceptedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	auditedOf(s.ctx).sees(m)
 	if err := checkText(m); err != nil {
 		return err
 	}
@@ -171,7 +141,7 @@ func (s *interceptedStream) RecvMsg(m any) error {
 // enter authenticates the caller and checks that their role allows the method.
 func (i *interceptor) enter(ctx context.Context, method string) (context.Context, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	need := accessOf(method)
+	need := ruleOf(method).need
 	var who Principal
 	if need != open {
 		var err error
@@ -233,13 +203,13 @@ func (i *interceptor) scope(ctx context.Context, req any) error {
 	if gone, ok := errors.AsType[*state.DeletedError](err); ok && who.owns(gone.Tenant) {
 		return nil // the handler reports that the sweep was deleted
 	} else if ok {
-		return fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())
+		return otherTenantError{fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())}
 	}
 	if err != nil {
 		return err
 	}
 	if !who.owns(tenantOf(sweep.GetSpec())) {
-		return fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())
+		return otherTenantError{fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())}
 	}
 	return nil
 }
@@ -266,6 +236,7 @@ func (i *interceptor) leave(ctx context.Context, method string, began time.Time,
 		level, shown = i.publicError(ctx, err, id)
 		i.logger.Log(ctx, level, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
 	}
+	i.record(ctx, err, shown)
 	setRetryTrailer(ctx, shown)
 	took := time.Since(began)
 	i.calls.WithLabelValues(name, status.Code(shown).String()).Inc()

@@ -5,12 +5,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/outbid-dev/outbid/orchestrator/audit"
 )
 
 // StandbyMetrics serves a registry as /metrics of a server that does not lead. It exports metrics of the process, not
 // of tenants. With tokens the caller must send one, of any role.
 func StandbyMetrics(registry *prometheus.Registry, tokens *Tokens) http.Handler {
-	return sameOrigin(metricsHandler(registry, &interceptor{tokens: tokens}), tokens != nil)
+	i := &interceptor{tokens: tokens}
+	return i.sameOrigin(metricsHandler(registry, i))
 }
 
 // metricsHandler serves a registry, and the metrics of the tenants that the caller may see.
@@ -18,6 +21,7 @@ func metricsHandler(registry *prometheus.Registry, i *interceptor) http.Handler 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := i.authenticate(r.Header.Values("Authorization"))
 		if err != nil {
+			i.recordHTTP(r, Principal{}, "get", "metrics", audit.DeniedUnauthenticated, err)
 			writeError(w, err)
 			return
 		}

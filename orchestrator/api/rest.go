@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/outbid-dev/outbid/orchestrator/audit"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -74,6 +75,7 @@ func newGateway() *runtime.ServeMux {
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithMetadata(unknownParameter),
+		runtime.WithMetadata(userAgent),
 	)
 }
 
@@ -169,16 +171,20 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 // has full access, and a browser on this machine reaches it on behalf of any page. So the Host must be loopback (a page
 // whose name resolves to 127.0.0.1 would send its own name), and requests that change something must not come from
 // another origin.
-func sameOrigin(next http.Handler, tokens bool) http.Handler {
+func (i *interceptor) sameOrigin(next http.Handler) http.Handler {
+	refuse := func(w http.ResponseWriter, r *http.Request, err error) {
+		i.recordHTTP(r, Principal{}, strings.ToLower(r.Method), "requests", audit.DeniedOrigin, err)
+		writeError(w, err)
+	}
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, status.Errorf(codes.PermissionDenied, "refused: the request comes from a page of another origin (%s)",
+		refuse(w, r, status.Errorf(codes.PermissionDenied, "refused: the request comes from a page of another origin (%s)",
 			r.Header.Get("Origin")))
 	}))
 	checked := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !tokens && !loopbackHost(r.Host) {
-			writeError(w, status.Errorf(codes.PermissionDenied, "refused: the request names the host %q; without tokens "+
+		if i.tokens == nil && !loopbackHost(r.Host) {
+			refuse(w, r, status.Errorf(codes.PermissionDenied, "refused: the request names the host %q; without tokens "+
 				"this server answers to localhost only", r.Host))
 			return
 		}

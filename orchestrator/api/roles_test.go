@@ -25,7 +25,7 @@ var whoMayCall = map[string]access{
 	"SubmitSweep": write, "ControlSweep": write, "ControlTrial": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
 	"PutBlob": write, "PutSoup": write, "SetSecret": write, "ListSecrets": write, "DeleteSecret": write,
 
-	"ReadLedger": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "ControlNode": admin, "SetTenant": admin, "RemoveTenant": admin,
+	"ReadLedger": admin, "ListAudit": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "ControlNode": admin, "SetTenant": admin, "RemoveTenant": admin,
 
 	"JoinWorker": open, // its request has another token
 }

@@ -111,7 +111,7 @@ func (s *secretService) secretsOf(ctx context.Context, tenant string) (string, e
 		return "", err
 	}
 	if !who.owns(tenant) {
-		return "", noTenant(tenant)
+		return "", otherTenantError{noTenant(tenant)}
 	}
 	if s.secrets == nil {
 		return "", status.Error(codes.Unimplemented, "this server does not store secrets")

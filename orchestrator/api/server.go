@@ -35,6 +35,8 @@ type Config struct {
 	Secrets Secrets
 	// WhatIf may be nil: then nothing is simulated for explanations.
 	WhatIf WhatIf
+	// Audit records calls; nil for none.
+	Audit  Audit
 	Logger *slog.Logger
 	// Registry is the content of /metrics; the server adds its own metrics to it.
 	Registry *prometheus.Registry
@@ -118,8 +120,9 @@ func New(cfg Config) (*Server, error) {
 	bound := newThrottle(func(tenant string) limits.Tenant { return LimitOf(cfg.Control, cfg.Limits, tenant) })
 	i := &interceptor{
 		sessions: &sessions{tokens: cfg.Tokens, secure: cfg.TLS != nil, now: time.Now},
-		throttle: bound, control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
+		throttle: bound, control: cfg.Control, audit: cfg.Audit, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
 	}
+	i.sessions.record = i.recordSignIn
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.ForceServerCodecV2(newWireCodec()))
@@ -158,7 +161,7 @@ func (s *Server) open(i *interceptor) error {
 	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	s.http = &http.Server{
 		Handler: withObjects(s.cfg.Objects,
-			sameOrigin(i.sessions.admit(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace))), s.cfg.Tokens != nil)),
+			i.sameOrigin(i.sessions.admit(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace))))),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
 		TLSConfig:         s.cfg.TLS,

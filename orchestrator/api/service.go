@@ -28,6 +28,7 @@ type service struct {
 	workerService
 	tenantService
 	explainService
+	auditService
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
@@ -40,6 +41,7 @@ func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() ev
 		roundService:   roundService{cfg.Control},
 		secretService:  secretService{cfg.Secrets},
 		workerService:  workerService{cfg.Workers},
+		auditService:   auditService{cfg.Audit},
 		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
 	}
 	s.explainService = explainService{

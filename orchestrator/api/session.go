@@ -82,6 +82,8 @@ type sessions struct {
 	secure bool
 	now    func() time.Time
 	used   usedCodes
+	// record adds a sign-in, or its denial, to the audit; it may be nil.
+	record func(r *http.Request, who Principal, denied error)
 }
 
 // cookie returns the cookie with a value. Browsers share cookies between the ports of a host, so its name has the port.
@@ -146,6 +148,9 @@ func (s *sessions) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	now := s.now()
 	holder, err := s.holder(strings.TrimSpace(body.Token), body.Code, now)
+	if s.record != nil {
+		s.record(r, holder.who, err)
+	}
 	if err != nil {
 		writeError(w, err)
 		return

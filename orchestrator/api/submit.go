@@ -97,8 +97,8 @@ func (s *sweepService) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbid
 		return nil, err
 	}
 	if !who.owns(own.GetTenant()) {
-		return nil, status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
-			who.Name, who.Tenant, own.GetTenant())
+		return nil, otherTenantError{status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
+			who.Name, who.Tenant, own.GetTenant())}
 	}
 	if err := checkWeight(s.tenants.limitOf(own.GetTenant()), who, own.GetTenant(), own.GetWeight()); err != nil {
 		return nil, err

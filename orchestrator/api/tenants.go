@@ -50,7 +50,7 @@ func (s *tenantService) GetTenant(ctx context.Context, req *outbidv1.GetTenantRe
 		return nil, fieldError("tenant", "is empty; give a tenant's name")
 	}
 	if !caller(ctx).owns(req.GetTenant()) {
-		return nil, noTenant(req.GetTenant())
+		return nil, otherTenantError{noTenant(req.GetTenant())}
 	}
 	t, err := s.tenant(ctx, req.GetTenant())
 	return &outbidv1.GetTenantResponse{Tenant: t}, err

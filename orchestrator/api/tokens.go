@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,6 +88,34 @@ func localPrincipal() Principal {
 type Tokens struct {
 	path    string
 	entries atomic.Pointer[[]tokenEntry]
+	// changed receives the changes of a reload; it may be nil.
+	changed func([]TokenChange)
+}
+
+// TokenChange is a change of a tokens file. Before is the zero value for an added token, After for a removed one. Equal
+// values mean that the token was replaced.
+type TokenChange struct{ Before, After Principal }
+
+// OnChange sets a function that receives the changes of each Reload. It must be called before Reload.
+func (t *Tokens) OnChange(f func([]TokenChange)) { t.changed = f }
+
+// changesOf returns how two lists of tokens differ, by the names of the holders.
+func changesOf(before, after []tokenEntry) (changes []TokenChange) {
+	old := map[string]tokenEntry{}
+	for _, e := range before {
+		old[e.who.Name] = e
+	}
+	for _, e := range after {
+		was, known := old[e.who.Name]
+		delete(old, e.who.Name)
+		if !known || was != e {
+			changes = append(changes, TokenChange{was.who, e.who})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		changes = append(changes, TokenChange{Before: old[name].who})
+	}
+	return changes
 }
 
 type tokenEntry struct {
@@ -124,7 +153,11 @@ func (t *Tokens) Reload() (changed bool, err error) {
 	if slices.Equal(t.all(), now.all()) {
 		return false, nil
 	}
+	changes := changesOf(t.all(), now.all())
 	t.entries.Store(now.entries.Load())
+	if t.changed != nil {
+		t.changed(changes)
+	}
 	return true, nil
 }
 

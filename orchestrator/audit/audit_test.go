@@ -194,6 +194,29 @@ func TestVerifyFindsEveryKindOfTampering(t *testing.T) {
 	}
 }
 
+// TestAForgedRecordInTheStreamIsFound writes to the stream past the log, as whoever holds the cluster's keys can.
+func TestAForgedRecordInTheStreamIsFound(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	l := open(t, nc, Config{})
+	l.Record(t.Context(), call("create", "s-1"))
+	forged, _, err := seal(strings.Repeat("0", 64), 2, call("create", "forged"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.store.js.Publish(t.Context(), Subject, forged); err != nil {
+		t.Fatal(err)
+	}
+	l.Record(t.Context(), call("create", "s-2")) // the log continues after it
+	lines := read(t, l)
+	if len(lines) != 3 {
+		t.Fatalf("%d records", len(lines))
+	}
+	if _, err := verify(lines, nil); err == nil || !strings.Contains(err.Error(), "record 2 does not follow record 1") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestTheStreamRefusesDeletion checks that JetStream itself does not remove records.
 func TestTheStreamRefusesDeletion(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ const (
 	// recordWait is how long a call waits until its record is stored.
 	recordWait = time.Second
 	// writeTimeout limits one write.
-	writeTimeout = 5 * time.Second
+	writeTimeout = 3 * time.Second
 	// retryEvery is how long a failed write is repeated after.
 	retryEvery = time.Second
 )

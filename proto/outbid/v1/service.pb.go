@@ -6072,6 +6072,232 @@ func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
+// ListAuditRequest is the request of ListAudit.
+type ListAuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only records that were stored at this time or later.
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// Only calls of this caller.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Only calls about objects of this tenant.
+	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Only denials.
+	Denied bool `protobuf:"varint,4,opt,name=denied,proto3" json:"denied,omitempty"`
+	// Only records after this one: last_seq of the page before.
+	AfterSeq uint64 `protobuf:"varint,5,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	// At most 1,000; 0 for 100.
+	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Return each record's line too, to verify the hashes.
+	Lines         bool `protobuf:"varint,7,opt,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRequest) Reset() {
+	*x = ListAuditRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRequest) ProtoMessage() {}
+
+func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListAuditRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetDenied() bool {
+	if x != nil {
+		return x.Denied
+	}
+	return false
+}
+
+func (x *ListAuditRequest) GetAfterSeq() uint64 {
+	if x != nil {
+		return x.AfterSeq
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetLines() bool {
+	if x != nil {
+		return x.Lines
+	}
+	return false
+}
+
+// ListAuditResponse is the response of ListAudit.
+type ListAuditResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Records []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// The last record that was read, also if it is not among the records.
+	LastSeq uint64 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	// Whether records may follow last_seq. A page may be empty although more follow.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditResponse) Reset() {
+	*x = ListAuditResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditResponse) ProtoMessage() {}
+
+func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ListAuditResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditResponse) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+func (x *ListAuditResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// AuditRecord is a record of the audit.
+type AuditRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The fields of an audit.k8s.io Event.
+	Event *structpb.Struct `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
+	// The exact line that is stored, with its hash and that of the record before it.
+	Line          string `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_outbid_v1_service_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *AuditRecord) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetEvent() *structpb.Struct {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
@@ -6512,7 +6738,23 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\")\n" +
 	"\x13RemoveWorkerRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\x16\n" +
-	"\x14RemoveWorkerResponse*\xb1\x01\n" +
+	"\x14RemoveWorkerResponse\"\xda\x01\n" +
+	"\x10ListAuditRequest\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06denied\x18\x04 \x01(\bR\x06denied\x12\x1b\n" +
+	"\tafter_seq\x18\x05 \x01(\x04R\bafterSeq\x12\x1b\n" +
+	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x14\n" +
+	"\x05lines\x18\a \x01(\bR\x05lines\"t\n" +
+	"\x11ListAuditResponse\x120\n" +
+	"\arecords\x18\x01 \x03(\v2\x16.outbid.v1.AuditRecordR\arecords\x12\x19\n" +
+	"\blast_seq\x18\x02 \x01(\x04R\alastSeq\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"b\n" +
+	"\vAuditRecord\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12-\n" +
+	"\x05event\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05event\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\tR\x04line*\xb1\x01\n" +
 	"\x0fTrialColumnKind\x12!\n" +
 	"\x1dTRIAL_COLUMN_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TRIAL_COLUMN_KIND_TRIAL\x10\x01\x12\x1c\n" +
@@ -6531,7 +6773,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
-	"\x15NODE_COMMAND_UNCORDON\x10\x032\xde\x16\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x032\xa6\x17\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -6576,7 +6818,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\tSetSecret\x12\x1b.outbid.v1.SetSecretRequest\x1a\x1c.outbid.v1.SetSecretResponse\x12L\n" +
 	"\vListSecrets\x12\x1d.outbid.v1.ListSecretsRequest\x1a\x1e.outbid.v1.ListSecretsResponse\x12O\n" +
 	"\fDeleteSecret\x12\x1e.outbid.v1.DeleteSecretRequest\x1a\x1f.outbid.v1.DeleteSecretResponse\x12F\n" +
-	"\tGetPrices\x12\x1b.outbid.v1.GetPricesRequest\x1a\x1c.outbid.v1.GetPricesResponse\x12R\n" +
+	"\tGetPrices\x12\x1b.outbid.v1.GetPricesRequest\x1a\x1c.outbid.v1.GetPricesResponse\x12F\n" +
+	"\tListAudit\x12\x1b.outbid.v1.ListAuditRequest\x1a\x1c.outbid.v1.ListAuditResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -6592,7 +6835,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
@@ -6686,90 +6929,93 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*JoinWorkerResponse)(nil),     // 89: outbid.v1.JoinWorkerResponse
 	(*RemoveWorkerRequest)(nil),    // 90: outbid.v1.RemoveWorkerRequest
 	(*RemoveWorkerResponse)(nil),   // 91: outbid.v1.RemoveWorkerResponse
-	nil,                            // 92: outbid.v1.Trial.AttributesEntry
-	nil,                            // 93: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 94: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 95: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 96: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 97: outbid.v1.SweepSpec
-	(SweepState)(0),                // 98: outbid.v1.SweepState
-	(*Outlook)(nil),                // 99: outbid.v1.Outlook
-	(*Fairness)(nil),               // 100: outbid.v1.Fairness
-	(*Soup)(nil),                   // 101: outbid.v1.Soup
-	(*Admission)(nil),              // 102: outbid.v1.Admission
-	(TrialState)(0),                // 103: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 104: google.protobuf.Struct
-	(*Report)(nil),                 // 105: outbid.v1.Report
-	(*Checkpoint)(nil),             // 106: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 107: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 108: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 109: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 110: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 111: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 112: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 113: outbid.v1.Batch
-	(*Auction)(nil),                // 114: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 115: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 116: google.protobuf.Duration
-	(*Parameter)(nil),              // 117: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 118: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 119: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 120: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 121: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 122: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 123: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 124: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 125: outbid.v1.RemoveTenantResponse
+	(*ListAuditRequest)(nil),       // 92: outbid.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 93: outbid.v1.ListAuditResponse
+	(*AuditRecord)(nil),            // 94: outbid.v1.AuditRecord
+	nil,                            // 95: outbid.v1.Trial.AttributesEntry
+	nil,                            // 96: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 97: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 98: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 99: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 100: outbid.v1.SweepSpec
+	(SweepState)(0),                // 101: outbid.v1.SweepState
+	(*Outlook)(nil),                // 102: outbid.v1.Outlook
+	(*Fairness)(nil),               // 103: outbid.v1.Fairness
+	(*Soup)(nil),                   // 104: outbid.v1.Soup
+	(*Admission)(nil),              // 105: outbid.v1.Admission
+	(TrialState)(0),                // 106: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 107: google.protobuf.Struct
+	(*Report)(nil),                 // 108: outbid.v1.Report
+	(*Checkpoint)(nil),             // 109: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 110: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 111: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 112: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 113: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 114: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 115: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 116: outbid.v1.Batch
+	(*Auction)(nil),                // 117: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 118: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 119: google.protobuf.Duration
+	(*Parameter)(nil),              // 120: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 121: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 122: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 123: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 124: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 125: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 126: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 127: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 128: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	95,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	98,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
 	4,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
 	4,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	96,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	97,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	98,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	95,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	95,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	99,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	100, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	101, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	98,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	98,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	15,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	16,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	14,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	99,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	100, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	101, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	102, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	95,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	103, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	104, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	105, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	95,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	95,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	106, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	102, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	103, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	104, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	105, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	98,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	106, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	107, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	108, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	98,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	98,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	109, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
 	20,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
 	17,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
 	19,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	92,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	95,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	95,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	95,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	98,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	98,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
 	18,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
 	21,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	95,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	95,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	98,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	98,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
 	18,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	107, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	110, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
 	21,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	95,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	95,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	97,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	98,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	98,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	100, // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	13,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	97,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	99,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	104, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	100, // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	102, // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	107, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	13,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	13,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	16,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	16,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	36,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	105, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	108, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	13,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
 	40,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
 	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
@@ -6777,129 +7023,134 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	16,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	36,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	95,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	98,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
 	13,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	2,   // 57: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
 	16,  // 58: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
-	93,  // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	108, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	96,  // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	111, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	13,  // 61: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	50,  // 62: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	95,  // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	98,  // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	57,  // 64: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
 	3,   // 65: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
 	57,  // 66: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	109, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	110, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	95,  // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	112, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	113, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	98,  // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	58,  // 70: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	111, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	112, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	106, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	101, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	101, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	101, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	114, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	115, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	109, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	104, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	104, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	104, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
 	16,  // 77: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	105, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	108, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	16,  // 79: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	113, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	95,  // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	116, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	98,  // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
 	76,  // 82: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	94,  // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	97,  // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
 	75,  // 84: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
 	79,  // 85: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
 	84,  // 86: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
 	84,  // 87: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	95,  // 88: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	114, // 89: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	98,  // 88: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	117, // 89: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
 	85,  // 90: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	115, // 91: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	95,  // 92: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	116, // 93: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	95,  // 94: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	95,  // 95: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	117, // 96: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 97: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 98: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 99: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 100: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 101: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 102: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 103: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 104: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 105: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 106: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	46,  // 107: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	48,  // 108: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 109: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	51,  // 110: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	53,  // 111: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	55,  // 112: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	59,  // 113: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	61,  // 114: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	63,  // 115: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	65,  // 116: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	67,  // 117: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	69,  // 118: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	71,  // 119: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	77,  // 120: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
-	80,  // 121: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	82,  // 122: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	86,  // 123: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	88,  // 124: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	90,  // 125: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	118, // 126: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	119, // 127: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	120, // 128: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	121, // 129: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 130: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 131: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 132: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 133: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	73,  // 134: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 135: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 136: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 137: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 138: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 139: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 140: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 141: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 142: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 143: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 144: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 145: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 146: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 147: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 148: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 149: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 150: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 151: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 152: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 153: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 154: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 155: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 156: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 157: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	78,  // 158: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	81,  // 159: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	83,  // 160: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	87,  // 161: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	89,  // 162: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	91,  // 163: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	122, // 164: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	123, // 165: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	124, // 166: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	125, // 167: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 168: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 169: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 170: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 171: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	74,  // 172: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	135, // [135:173] is the sub-list for method output_type
-	97,  // [97:135] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	118, // 91: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	98,  // 92: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	119, // 93: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	98,  // 94: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	98,  // 95: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	98,  // 96: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	94,  // 97: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
+	107, // 98: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
+	120, // 99: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 100: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 101: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 102: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 103: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 104: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 105: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 106: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 107: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 108: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 109: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	46,  // 110: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	48,  // 111: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 112: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	51,  // 113: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	53,  // 114: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	55,  // 115: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	59,  // 116: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	61,  // 117: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	63,  // 118: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	65,  // 119: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	67,  // 120: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	69,  // 121: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	71,  // 122: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	77,  // 123: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	80,  // 124: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	82,  // 125: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	86,  // 126: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	88,  // 127: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	90,  // 128: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	121, // 129: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	122, // 130: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	123, // 131: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	124, // 132: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 133: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 134: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 135: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 136: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	92,  // 137: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
+	73,  // 138: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 139: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 140: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 141: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 142: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 143: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 144: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 145: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 146: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 147: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 148: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 149: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 150: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 151: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 152: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 153: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 154: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 155: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 156: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 157: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 158: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 159: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 160: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 161: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	78,  // 162: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	81,  // 163: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	83,  // 164: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	87,  // 165: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	89,  // 166: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	91,  // 167: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	125, // 168: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	126, // 169: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	127, // 170: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	128, // 171: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 172: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 173: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 174: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 175: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	93,  // 176: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	74,  // 177: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	139, // [139:178] is the sub-list for method output_type
+	100, // [100:139] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -6927,7 +7178,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   91,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

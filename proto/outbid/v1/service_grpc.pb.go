@@ -58,6 +58,7 @@ const (
 	OutbidService_ListSecrets_FullMethodName    = "/outbid.v1.OutbidService/ListSecrets"
 	OutbidService_DeleteSecret_FullMethodName   = "/outbid.v1.OutbidService/DeleteSecret"
 	OutbidService_GetPrices_FullMethodName      = "/outbid.v1.OutbidService/GetPrices"
+	OutbidService_ListAudit_FullMethodName      = "/outbid.v1.OutbidService/ListAudit"
 	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
@@ -143,6 +144,8 @@ type OutbidServiceClient interface {
 	DeleteSecret(ctx context.Context, in *DeleteSecretRequest, opts ...grpc.CallOption) (*DeleteSecretResponse, error)
 	// GetPrices returns the prices of resources in the next slots, under a policy with prices.
 	GetPrices(ctx context.Context, in *GetPricesRequest, opts ...grpc.CallOption) (*GetPricesResponse, error)
+	// ListAudit lists records of the audit, oldest first. For admins.
+	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -594,6 +597,16 @@ func (c *outbidServiceClient) GetPrices(ctx context.Context, in *GetPricesReques
 	return out, nil
 }
 
+func (c *outbidServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ListAudit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -686,6 +699,8 @@ type OutbidServiceServer interface {
 	DeleteSecret(context.Context, *DeleteSecretRequest) (*DeleteSecretResponse, error)
 	// GetPrices returns the prices of resources in the next slots, under a policy with prices.
 	GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error)
+	// ListAudit lists records of the audit, oldest first. For admins.
+	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -808,6 +823,9 @@ func (UnimplementedOutbidServiceServer) DeleteSecret(context.Context, *DeleteSec
 }
 func (UnimplementedOutbidServiceServer) GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPrices not implemented")
+}
+func (UnimplementedOutbidServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -1428,6 +1446,24 @@ func _OutbidService_GetPrices_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ListAudit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ListAudit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ListAudit(ctx, req.(*ListAuditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -1564,6 +1600,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPrices",
 			Handler:    _OutbidService_GetPrices_Handler,
+		},
+		{
+			MethodName: "ListAudit",
+			Handler:    _OutbidService_ListAudit_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

@@ -2660,3 +2660,102 @@ class RemoveWorkerResponse(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___RemoveWorkerResponse: typing_extensions.TypeAlias = RemoveWorkerResponse
+
+@typing.final
+class ListAuditRequest(google.protobuf.message.Message):
+    """ListAuditRequest is the request of ListAudit."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
+    DENIED_FIELD_NUMBER: builtins.int
+    AFTER_SEQ_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    LINES_FIELD_NUMBER: builtins.int
+    actor: builtins.str
+    """Only calls of this caller."""
+    tenant: builtins.str
+    """Only calls about objects of this tenant."""
+    denied: builtins.bool
+    """Only denials."""
+    after_seq: builtins.int
+    """Only records after this one: last_seq of the page before."""
+    page_size: builtins.int
+    """At most 1,000; 0 for 100."""
+    lines: builtins.bool
+    """Return each record's line too, to verify the hashes."""
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Only records that were stored at this time or later."""
+
+    def __init__(
+        self,
+        *,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        actor: builtins.str = ...,
+        tenant: builtins.str = ...,
+        denied: builtins.bool = ...,
+        after_seq: builtins.int = ...,
+        page_size: builtins.int = ...,
+        lines: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "after_seq", b"after_seq", "denied", b"denied", "lines", b"lines", "page_size", b"page_size", "since", b"since", "tenant", b"tenant"]) -> None: ...
+
+Global___ListAuditRequest: typing_extensions.TypeAlias = ListAuditRequest
+
+@typing.final
+class ListAuditResponse(google.protobuf.message.Message):
+    """ListAuditResponse is the response of ListAudit."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: builtins.int
+    LAST_SEQ_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
+    last_seq: builtins.int
+    """The last record that was read, also if it is not among the records."""
+    more: builtins.bool
+    """Whether records may follow last_seq. A page may be empty although more follow."""
+    @property
+    def records(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AuditRecord]: ...
+    def __init__(
+        self,
+        *,
+        records: collections.abc.Iterable[Global___AuditRecord] | None = ...,
+        last_seq: builtins.int = ...,
+        more: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["last_seq", b"last_seq", "more", b"more", "records", b"records"]) -> None: ...
+
+Global___ListAuditResponse: typing_extensions.TypeAlias = ListAuditResponse
+
+@typing.final
+class AuditRecord(google.protobuf.message.Message):
+    """AuditRecord is a record of the audit."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SEQ_FIELD_NUMBER: builtins.int
+    EVENT_FIELD_NUMBER: builtins.int
+    LINE_FIELD_NUMBER: builtins.int
+    seq: builtins.int
+    line: builtins.str
+    """The exact line that is stored, with its hash and that of the record before it."""
+    @property
+    def event(self) -> google.protobuf.struct_pb2.Struct:
+        """The fields of an audit.k8s.io Event."""
+
+    def __init__(
+        self,
+        *,
+        seq: builtins.int = ...,
+        event: google.protobuf.struct_pb2.Struct | None = ...,
+        line: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["event", b"event"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["event", b"event", "line", b"line", "seq", b"seq"]) -> None: ...
+
+Global___AuditRecord: typing_extensions.TypeAlias = AuditRecord

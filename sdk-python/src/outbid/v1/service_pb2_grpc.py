@@ -221,6 +221,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.GetPricesResponse.FromString,
                 _registered_method=True)
+        self.ListAudit = channel.unary_unary(
+                '/outbid.v1.OutbidService/ListAudit',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ListAuditRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ListAuditResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetServerInfoRequest.SerializeToString,
@@ -493,6 +498,13 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAudit(self, request, context):
+        """ListAudit lists records of the audit, oldest first. For admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo returns the server's version, settings and health.
         """
@@ -687,6 +699,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.GetPrices,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.GetPricesResponse.SerializeToString,
+            ),
+            'ListAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAudit,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ListAuditRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ListAuditResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -1694,6 +1711,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/GetPrices',
             outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.GetPricesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ListAudit',
+            outbid_dot_v1_dot_service__pb2.ListAuditRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ListAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,

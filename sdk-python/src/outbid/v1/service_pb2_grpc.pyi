@@ -618,6 +618,22 @@ _OutbidServiceGetPricesType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceListAuditType = typing_extensions.TypeVar(
+    '_OutbidServiceListAuditType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListAuditRequest,
+        outbid.v1.service_pb2.ListAuditResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListAuditRequest,
+        outbid.v1.service_pb2.ListAuditResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListAuditRequest,
+        outbid.v1.service_pb2.ListAuditResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -634,7 +650,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceListAuditType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -786,6 +802,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetPricesRequest,
             outbid.v1.service_pb2.GetPricesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListAuditRequest,
+            outbid.v1.service_pb2.ListAuditResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -944,6 +964,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.GetPricesResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListAuditRequest,
+            outbid.v1.service_pb2.ListAuditResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -1063,6 +1087,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     GetPrices: _OutbidServiceGetPricesType
     """GetPrices returns the prices of resources in the next slots, under a policy with prices."""
+
+    ListAudit: _OutbidServiceListAuditType
+    """ListAudit lists records of the audit, oldest first. For admins."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo returns the server's version, settings and health."""
@@ -1215,6 +1242,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetPricesRequest,
         outbid.v1.service_pb2.GetPricesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListAuditRequest,
+        outbid.v1.service_pb2.ListAuditResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -1524,6 +1555,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.GetPricesResponse, collections.abc.Awaitable[outbid.v1.service_pb2.GetPricesResponse]]:
         """GetPrices returns the prices of resources in the next slots, under a policy with prices."""
+
+    @abc.abstractmethod
+    def ListAudit(
+        self,
+        request: outbid.v1.service_pb2.ListAuditRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ListAuditResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListAuditResponse]]:
+        """ListAudit lists records of the audit, oldest first. For admins."""
 
     @abc.abstractmethod
     def GetServerInfo(

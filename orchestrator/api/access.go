@@ -1,0 +1,98 @@
+package api
+
+import (
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// access is the permission that a method requires.
+type access int
+
+const (
+	// admin is the default, so a method that is not listed requires it.
+	admin access = iota
+	write
+	read
+	// readContent is for methods that return what trials print or save.
+	readContent
+	// open does not require an API token. The method checks another token.
+	open
+)
+
+// rule is the permission that a method requires, and how the audit describes it.
+type rule struct {
+	need access
+	// verb and resource are those of the audit.
+	verb, resource string
+	// unrecorded is set for allowed calls that change something and have no record, because there are many of them and the
+	// ledger has them.
+	unrecorded bool
+}
+
+// ruleOf returns the rule of a method, given by its full name.
+func ruleOf(method string) rule {
+	if r, ok := rules()[method]; ok {
+		return r
+	}
+	return rule{need: admin, verb: "call", resource: "unknown"}
+}
+
+// isRecorded reports whether the audit has a record of each allowed call of a method: of those that change or administer
+// something. Denials are always recorded.
+func (r rule) isRecorded() bool {
+	switch {
+	case r.unrecorded:
+		return false
+	case r.verb == "get" || r.verb == "list" || r.verb == "watch":
+		return r.need == admin
+	}
+	return true
+}
+
+// rules returns the rule of every method by its full name. Each RPC needs an entry here.
+func rules() map[string]rule {
+	return map[string]rule{
+		outbidv1.OutbidService_GetServerInfo_FullMethodName: {need: read, verb: "get", resource: "server"},
+		outbidv1.OutbidService_ListNodes_FullMethodName:     {need: read, verb: "list", resource: "nodes"},
+		outbidv1.OutbidService_GetRound_FullMethodName:      {need: read, verb: "get", resource: "rounds"},
+		outbidv1.OutbidService_ListRounds_FullMethodName:    {need: read, verb: "list", resource: "rounds"},
+		outbidv1.OutbidService_GetPrices_FullMethodName:     {need: read, verb: "get", resource: "prices"},
+		outbidv1.OutbidService_GetTenant_FullMethodName:     {need: read, verb: "get", resource: "tenants"},
+		outbidv1.OutbidService_ListTenants_FullMethodName:   {need: read, verb: "list", resource: "tenants"},
+
+		outbidv1.OutbidService_ExplainSweep_FullMethodName:  {need: read, verb: "get", resource: "explanations"},
+		outbidv1.OutbidService_ListSweeps_FullMethodName:    {need: read, verb: "list", resource: "sweeps"},
+		outbidv1.OutbidService_GetSweep_FullMethodName:      {need: read, verb: "get", resource: "sweeps"},
+		outbidv1.OutbidService_WatchSweep_FullMethodName:    {need: read, verb: "watch", resource: "sweeps"},
+		outbidv1.OutbidService_PreviewSweep_FullMethodName:  {need: read, verb: "get", resource: "previews"},
+		outbidv1.OutbidService_ReadColumns_FullMethodName:   {need: read, verb: "list", resource: "trials"},
+		outbidv1.OutbidService_ListTrials_FullMethodName:    {need: read, verb: "list", resource: "trials"},
+		outbidv1.OutbidService_GetTrial_FullMethodName:      {need: read, verb: "get", resource: "trials"},
+		outbidv1.OutbidService_ListReports_FullMethodName:   {need: read, verb: "list", resource: "reports"},
+		outbidv1.OutbidService_StreamLogs_FullMethodName:    {need: readContent, verb: "get", resource: "logs"},
+		outbidv1.OutbidService_GetCheckpoint_FullMethodName: {need: readContent, verb: "get", resource: "checkpoints"},
+		outbidv1.OutbidService_GetSoup_FullMethodName:       {need: readContent, verb: "get", resource: "soups"},
+
+		outbidv1.OutbidService_SubmitSweep_FullMethodName:  {need: write, verb: "create", resource: "sweeps"},
+		outbidv1.OutbidService_ControlSweep_FullMethodName: {need: write, verb: "update", resource: "sweeps"},
+		outbidv1.OutbidService_ControlTrial_FullMethodName: {need: write, verb: "update", resource: "trials"},
+		outbidv1.OutbidService_ExtendSweep_FullMethodName:  {need: write, verb: "extend", resource: "sweeps"},
+		outbidv1.OutbidService_DeleteSweep_FullMethodName:  {need: write, verb: "delete", resource: "sweeps"},
+		outbidv1.OutbidService_AskTrial_FullMethodName:     {need: write, verb: "create", resource: "trials", unrecorded: true},
+		outbidv1.OutbidService_TellTrial_FullMethodName:    {need: write, verb: "update", resource: "trials", unrecorded: true},
+		outbidv1.OutbidService_PutBlob_FullMethodName:      {need: write, verb: "create", resource: "functions"},
+		outbidv1.OutbidService_PutSoup_FullMethodName:      {need: write, verb: "create", resource: "soups"},
+		outbidv1.OutbidService_SetSecret_FullMethodName:    {need: write, verb: "update", resource: "secrets"},
+		outbidv1.OutbidService_ListSecrets_FullMethodName:  {need: write, verb: "list", resource: "secrets"},
+		outbidv1.OutbidService_DeleteSecret_FullMethodName: {need: write, verb: "delete", resource: "secrets"},
+
+		outbidv1.OutbidService_ReadLedger_FullMethodName:     {need: admin, verb: "get", resource: "ledger"}, // it contains every tenant's sweeps
+		outbidv1.OutbidService_ListAudit_FullMethodName:      {need: admin, verb: "list", resource: "audit", unrecorded: true},
+		outbidv1.OutbidService_NewWorkerToken_FullMethodName: {need: admin, verb: "create", resource: "jointokens"},
+		outbidv1.OutbidService_RemoveWorker_FullMethodName:   {need: admin, verb: "delete", resource: "nodes"},
+		outbidv1.OutbidService_ControlNode_FullMethodName:    {need: admin, verb: "update", resource: "nodes"},
+		outbidv1.OutbidService_SetTenant_FullMethodName:      {need: admin, verb: "update", resource: "tenants"},
+		outbidv1.OutbidService_RemoveTenant_FullMethodName:   {need: admin, verb: "delete", resource: "tenants"},
+
+		outbidv1.OutbidService_JoinWorker_FullMethodName: {need: open, verb: "join", resource: "nodes"},
+	}
+}
