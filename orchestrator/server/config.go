@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -75,6 +76,8 @@ type Config struct {
 	ReadyFile string
 	// WhileClients records in those files that the server stops with its last client. The caller must use WhileClients.
 	WhileClients bool
+	// AuditLog, if not nil, receives each record of the audit as a line of JSON.
+	AuditLog io.Writer
 	// Workers run in this process.
 	Workers []WorkerConfig
 	// Alone states that no other workers will join, so that a sweep that does not fit Workers is rejected.

@@ -23,6 +23,8 @@ type operatorFiles struct {
 	certs  *tls.Config
 	tokens *api.Tokens
 	limits *api.Limits
+	// reloaded is called with the kind of a file whose new content is used; it may be nil.
+	reloaded func(kind string)
 }
 
 // read loads the certificate and the tokens, and rejects an address that requires them if they are missing,
@@ -101,12 +103,20 @@ func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 		}
 		if c.limits != nil {
 			if limits.try(c.log, "limits", c.limits.Reload) {
+				c.report("limits")
 				newLimits()
 			}
 		}
 		if c.cert != nil && cert.try(c.log, "certificate", c.cert.Reload) {
+			c.report("certificates")
 			said = certGood
 		}
+	}
+}
+
+func (c *operatorFiles) report(kind string) {
+	if c.reloaded != nil {
+		c.reloaded(kind)
 	}
 }
 

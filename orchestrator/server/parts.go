@@ -67,7 +67,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return s.damaged(err)
 	}
 	s.scrub = newLedgerScrub(record, s.guard.lost, s.log)
-	s.health.lines = []func() *outbidv1.Check{reports.check, s.scrub.check}
+	s.health.lines = []func() *outbidv1.Check{reports.check, s.scrub.check, s.checkAudit}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			MaxPayload: s.maxPayload,

@@ -20,6 +20,7 @@ import (
 
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/api"
+	"github.com/outbid-dev/outbid/orchestrator/audit"
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
@@ -47,6 +48,7 @@ type Server struct {
 	scrub    *ledgerScrub
 	agents   *agents.Pool
 	vault    *secrets.Vault
+	audit    *audit.Log
 	api      *api.Server
 	health   *health
 	registry *prometheus.Registry
@@ -148,7 +150,7 @@ func (s *Server) open(ctx context.Context) error {
 	for _, step := range []struct {
 		waitsFor string
 		run      func(context.Context) error
-	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the ledger", s.openLoop}} {
+	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the audit", s.openAudit}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the ledger", s.openLoop}} {
 		notReady.waitFor(step.waitsFor)
 		if err := step.run(ctx); err != nil {
 			return errors.Join(err, notReady.leave(), listener.Close())
@@ -215,7 +217,7 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Verify: s.verify,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Audit: s.audit, Verify: s.verify,
 		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
 		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})
