@@ -19,6 +19,7 @@ type serverCommands struct {
 
 func (sv *serverCommands) serveCommand() *cobra.Command {
 	var o serverFlags
+	var auditLog string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server of a cluster",
@@ -59,6 +60,11 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 			if o.NATS.URL == "" {
 				o.NATS.AnyPort = !cmd.Flags().Changed("nats-listen")
 			}
+			closeAudit, err := sv.openAuditLog(auditLog, &o.Config)
+			if err != nil {
+				return err
+			}
+			defer closeAudit()
 			return sv.untilDone(cmd.Context(), func(ctx context.Context) error {
 				return sv.runServer(ctx, o.Config, sv.greetServe)
 			})
@@ -73,9 +79,28 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 	f.StringVar(&o.NATS.Keys, "keys", "", "`DIR` of the cluster's keys, created if missing (default: DATA/keys)")
 	f.StringVar(&o.NATS.Public, "nats-public", "", "`URL` of NATS for workers that join (default: the server's)")
 	f.BoolVar(&o.Standby, "standby", false, "with --nats: wait while another server leads, then take over")
+	f.StringVar(&auditLog, "audit-log", "", "append each record of the audit to `FILE` as a line of JSON; - is standard output")
 	f.StringVar(&o.Name, "name", "", "unique name of this server among standbys (default: the machine's)")
 	_ = cmd.MarkFlagDirname("keys")
+	_ = cmd.MarkFlagFilename("audit-log")
 	return cmd
+}
+
+// openAuditLog opens the file that --audit-log names for the server's configuration.
+func (sv *serverCommands) openAuditLog(path string, cfg *server.Config) (closeFile func(), err error) {
+	switch path {
+	case "":
+		return func() {}, nil
+	case "-":
+		cfg.AuditLog = sv.stdout
+		return func() {}, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, badInput("--audit-log: %w", err)
+	}
+	cfg.AuditLog = f
+	return func() { _ = f.Close() }, nil
 }
 
 // greetServe prints the server's addresses and how workers join.
