@@ -4,19 +4,34 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// access is the permission that a method requires.
+// access is a permission that a method requires and a role grants.
 type access int
 
 const (
 	// admin is the default, so a method that is not listed requires it.
 	admin access = iota
+	// operate is for methods that control nodes and workers.
+	operate
+	// manageTenant is for methods that change a tenant. They check that it is the caller's.
+	manageTenant
 	write
 	read
 	// readContent is for methods that return what trials print or save.
 	readContent
+	readAudit
+	// readEvents is for methods that return every tenant's events.
+	readEvents
 	// open does not require an API token. The method checks another token.
 	open
 )
+
+// String returns the permission's name in the documentation.
+func (a access) String() string {
+	return map[access]string{
+		admin: "administer", operate: "operate", manageTenant: "manage the tenant", write: "write", read: "read", readContent: "read content",
+		readAudit: "read the audit", readEvents: "read the ledger", open: "none",
+	}[a]
+}
 
 // rule is the permission that a method requires, and how the audit describes it.
 type rule struct {
@@ -43,7 +58,7 @@ func (r rule) isRecorded() bool {
 	case r.unrecorded:
 		return false
 	case r.verb == "get" || r.verb == "list" || r.verb == "watch":
-		return r.need == admin
+		return r.need == readEvents
 	}
 	return true
 }
@@ -85,12 +100,12 @@ func rules() map[string]rule {
 		outbidv1.OutbidService_ListSecrets_FullMethodName:  {need: write, verb: "list", resource: "secrets"},
 		outbidv1.OutbidService_DeleteSecret_FullMethodName: {need: write, verb: "delete", resource: "secrets"},
 
-		outbidv1.OutbidService_ReadLedger_FullMethodName:     {need: admin, verb: "get", resource: "ledger"}, // it contains every tenant's sweeps
-		outbidv1.OutbidService_ListAudit_FullMethodName:      {need: admin, verb: "list", resource: "audit", unrecorded: true},
-		outbidv1.OutbidService_NewWorkerToken_FullMethodName: {need: admin, verb: "create", resource: "jointokens"},
-		outbidv1.OutbidService_RemoveWorker_FullMethodName:   {need: admin, verb: "delete", resource: "nodes"},
-		outbidv1.OutbidService_ControlNode_FullMethodName:    {need: admin, verb: "update", resource: "nodes"},
-		outbidv1.OutbidService_SetTenant_FullMethodName:      {need: admin, verb: "update", resource: "tenants"},
+		outbidv1.OutbidService_ReadLedger_FullMethodName:     {need: readEvents, verb: "get", resource: "ledger"},
+		outbidv1.OutbidService_ListAudit_FullMethodName:      {need: readAudit, verb: "list", resource: "audit", unrecorded: true},
+		outbidv1.OutbidService_NewWorkerToken_FullMethodName: {need: operate, verb: "create", resource: "jointokens"},
+		outbidv1.OutbidService_RemoveWorker_FullMethodName:   {need: operate, verb: "delete", resource: "nodes"},
+		outbidv1.OutbidService_ControlNode_FullMethodName:    {need: operate, verb: "update", resource: "nodes"},
+		outbidv1.OutbidService_SetTenant_FullMethodName:      {need: manageTenant, verb: "update", resource: "tenants"},
 		outbidv1.OutbidService_RemoveTenant_FullMethodName:   {need: admin, verb: "delete", resource: "tenants"},
 
 		outbidv1.OutbidService_JoinWorker_FullMethodName: {need: open, verb: "join", resource: "nodes"},

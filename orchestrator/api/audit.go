@@ -78,7 +78,7 @@ func (i *interceptor) record(ctx context.Context, err, shown error) {
 	if denied == "" && !r.isRecorded() && r.need != readContent {
 		return
 	}
-	object := i.objectOf(r, a)
+	object := i.objectOf(who, r, a)
 	if denied == "" && r.need == readContent && !who.isForeign(object.Namespace) {
 		return
 	}
@@ -154,12 +154,13 @@ func lastWord(name string) string {
 	return strings.ToLower(name[strings.LastIndexByte(name, '_')+1:])
 }
 
-// objectOf returns the object of a call. Its namespace is the tenant of the sweep, or the tenant that the request names.
-func (i *interceptor) objectOf(r rule, a *audited) *audit.ObjectRef {
+// objectOf returns the object of a call. Its namespace is the tenant of the sweep, or the tenant that the request names,
+// by default the caller's.
+func (i *interceptor) objectOf(who Principal, r rule, a *audited) *audit.ObjectRef {
 	o := &audit.ObjectRef{Resource: r.resource}
 	switch req := a.request.(type) {
 	case *outbidv1.SubmitSweepRequest:
-		o.Namespace, o.Name = tenantOf(req.GetSpec()), req.GetSpec().GetName()
+		o.Namespace, o.Name = orOwn(who, req.GetSpec().GetTenant()), req.GetSpec().GetName()
 		if resp, ok := a.answer.(*outbidv1.SubmitSweepResponse); ok {
 			o.Namespace, o.Name = tenantOf(resp.GetSweep().GetSpec()), resp.GetSweep().GetId()
 		}
@@ -181,12 +182,20 @@ func (i *interceptor) objectOf(r rule, a *audited) *audit.ObjectRef {
 	case interface{ GetNode() string }:
 		o.Name = req.GetNode()
 	case interface{ GetTenant() string }:
-		o.Namespace, o.Name = req.GetTenant(), req.GetTenant()
+		o.Namespace, o.Name = orOwn(who, req.GetTenant()), req.GetTenant()
 		if named, ok := a.request.(interface{ GetName() string }); ok {
 			o.Name = named.GetName()
 		}
 	}
 	return o
+}
+
+// orOwn returns a tenant, or the caller's if it is "". That is the default of requests.
+func orOwn(who Principal, tenant string) string {
+	if tenant == "" && who.Tenant != AnyTenant {
+		return who.Tenant
+	}
+	return tenant
 }
 
 // agentHeader is the metadata key through which REST passes the User-Agent of its client.

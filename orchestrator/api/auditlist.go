@@ -39,6 +39,17 @@ func (s *auditService) ListAudit(ctx context.Context, req *outbidv1.ListAuditReq
 	if req.GetSince() != nil {
 		query.Since = req.GetSince().AsTime()
 	}
+	who := caller(ctx)
+	bound := who.Role != RoleAdmin && who.Tenant != AnyTenant
+	if bound && req.GetTenant() == "" {
+		req.Tenant = who.Tenant
+	}
+	switch {
+	case bound && !who.owns(req.GetTenant()):
+		return nil, otherTenantError{noTenant(req.GetTenant())}
+	case bound && req.GetLines():
+		return nil, status.Error(codes.PermissionDenied, "lines: the hashes cover the records of every tenant, which needs an auditor of the tenant *")
+	}
 	resp, bytes := &outbidv1.ListAuditResponse{}, 0
 	var problem error
 	last, more, err := s.audit.Read(ctx, query, func(line []byte) bool {

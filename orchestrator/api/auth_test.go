@@ -319,7 +319,7 @@ func TestParseTokensNamesTheLine(t *testing.T) {
 		"# only a comment\n":                    "does not contain a token",
 		"\n" + secret + " ann vision":           "tokens:2: a line must have a token, a name, a tenant and a role, got 3 words",
 		"short ann vision user":                 "tokens:1: the token of ann is 5 characters long; at least 20 are needed",
-		secret + " ann vision boss":             `tokens:1: role "boss": must be admin, user, viewer, viewer-nologs or metrics`,
+		secret + " ann vision boss":             `tokens:1: role "boss": must be admin, operator, auditor, tenant-admin, user, viewer, viewer-nologs or metrics`,
 		secret + " ann v/ user":                 `tokens:1: tenant "v/": letters`,
 		secret + " ? vision user":               `tokens:1: name "?": letters`,
 		strings.Repeat(secret+" a b user\n", 2): "tokens:2: a and a have the same token",

@@ -69,7 +69,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	if err == nil {
 		call.answer = resp
 	}
-	if m, ok := resp.(proto.Message); ok && err == nil && caller(ctx).Role == RoleViewerNoLogs {
+	if m, ok := resp.(proto.Message); ok && err == nil && caller(ctx).Role.hidesEnv() {
 		return hideEnv(m), nil
 	}
 	return resp, err
@@ -117,7 +117,7 @@ func (s *interceptedStream) Context() context.Context { return s.ctx }
 
 // SendMsg implements grpc.ServerStream.
 func (s *interceptedStream) SendMsg(m any) error {
-	if caller(s.ctx).Role == RoleViewerNoLogs {
+	if caller(s.ctx).Role.hidesEnv() {
 		var err error
 		if m, err = hideEnvSent(m); err != nil {
 			return err
@@ -160,10 +160,9 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	return ctx, nil
 }
 
-// refusedRole returns an error that names the role that a method needs.
+// refusedRole returns an error that names the roles that a method needs.
 func refusedRole(who Principal, need access, method string) error {
-	wanted := map[access]string{admin: "an admin's", write: "a user's", readContent: "a viewer's", read: "a viewer's"}[need]
-	return status.Errorf(codes.PermissionDenied, "%s needs %s token; the role of %s is %s", method, wanted, who.Name, who.Role)
+	return status.Errorf(codes.PermissionDenied, "%s needs %s; the role of %s is %s", method, rolesWith(need), who.Name, who.Role)
 }
 
 // authenticate returns the caller that an Authorization header identifies.

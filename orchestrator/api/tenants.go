@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -37,11 +41,56 @@ func (s *tenantService) SetTenant(ctx context.Context, req *outbidv1.SetTenantRe
 	if err := checkTenant(req.GetTenant()); err != nil {
 		return nil, err
 	}
+	if err := s.mayManage(ctx, req); err != nil {
+		return nil, err
+	}
 	if err := s.control.SetTenant(ctx, req.GetTenant(), req.GetAdd(), caller(ctx).Name); err != nil {
 		return nil, err
 	}
 	t, err := s.tenant(ctx, req.GetTenant().GetName())
 	return &outbidv1.SetTenantResponse{Tenant: t}, err
+}
+
+// administers reports whether the caller may change a tenant. Membership in a tenant does not suffice.
+func (p Principal) administers(tenant string) bool {
+	return p.Role == RoleAdmin || p.Role == RoleTenantAdmin && (p.Tenant == tenant || p.Tenant == AnyTenant)
+}
+
+// mayManage returns an error unless the caller may make a change of a tenant. A tenant-admin may change only the members,
+// because weight, quota and limits divide the cluster among tenants.
+func (s *tenantService) mayManage(ctx context.Context, req *outbidv1.SetTenantRequest) error {
+	who, wanted := caller(ctx), req.GetTenant()
+	if who.Role == RoleAdmin {
+		return nil
+	}
+	if !who.administers(wanted.GetName()) {
+		return otherTenantError{noTenant(wanted.GetName())}
+	}
+	now, err := s.tenant(ctx, wanted.GetName())
+	if err != nil {
+		return err
+	}
+	if req.GetAdd() || !proto.Equal(withoutMembers(now.GetTenant()), withoutMembers(wanted)) {
+		return status.Errorf(codes.PermissionDenied, "tenant: %s is a %s and may change only the members; weight, quota and limits need an admin",
+			who.Name, who.Role)
+	}
+	return nil
+}
+
+// withoutMembers returns a tenant's weight, quota and limits. What is not set has the value that it means.
+func withoutMembers(t *outbidv1.Tenant) *outbidv1.Tenant {
+	own := proto.CloneOf(t)
+	own.Members = nil
+	if own.GetWeight() == 0 {
+		own.Weight = 1
+	}
+	if proto.Size(own.GetQuota()) == 0 {
+		own.Quota = nil
+	}
+	if proto.Size(own.GetLimits()) == 0 {
+		own.Limits = nil
+	}
+	return own
 }
 
 // GetTenant implements the service.

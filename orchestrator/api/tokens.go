@@ -18,46 +18,6 @@ import (
 	"sync/atomic"
 )
 
-// Role defines what the holder of a token may do.
-type Role string
-
-// The roles.
-const (
-	// RoleAdmin may do everything with every tenant's sweeps.
-	RoleAdmin Role = "admin"
-	// RoleUser may do everything with the tenant's sweeps except read the ledger or run tuner plugins.
-	RoleUser Role = "user"
-	// RoleViewer may read the tenant's sweeps.
-	RoleViewer Role = "viewer"
-	// RoleViewerNoLogs may read the tenant's sweeps, except trials' output, checkpoints and environment variables.
-	RoleViewerNoLogs Role = "viewer-nologs"
-	// RoleMetrics may read only /metrics.
-	RoleMetrics Role = "metrics"
-)
-
-// Roles returns every role, the most powerful first.
-func Roles() []Role { return []Role{RoleAdmin, RoleUser, RoleViewer, RoleViewerNoLogs, RoleMetrics} }
-
-// isReadOnly reports whether the role can read but not change anything.
-func (r Role) isReadOnly() bool { return r == RoleViewer || r == RoleViewerNoLogs }
-
-// allows reports whether the role grants a permission.
-func (r Role) allows(need access) bool {
-	switch need {
-	case open:
-		return true
-	case admin:
-		return r == RoleAdmin
-	case write:
-		return r == RoleAdmin || r == RoleUser
-	case readContent:
-		return r == RoleAdmin || r == RoleUser || r == RoleViewer
-	case read:
-		return r != RoleMetrics
-	}
-	return false
-}
-
 // AnyTenant as a token's tenant means every tenant.
 const AnyTenant = "*"
 
@@ -243,10 +203,10 @@ func checkPrincipal(who Principal) error {
 	if who.Tenant != AnyTenant && !word.MatchString(who.Tenant) {
 		return fmt.Errorf("tenant %q: letters, digits and . _ @ - only, or * for every tenant", who.Tenant)
 	}
-	if slices.Contains(Roles(), who.Role) {
-		return nil
+	if who.Role.needsEveryTenant() && who.Tenant != AnyTenant {
+		return fmt.Errorf("tenant %q: must be * for the role %s, because nodes do not belong to a tenant", who.Tenant, who.Role)
 	}
-	return fmt.Errorf("role %q: must be admin, user, viewer, viewer-nologs or metrics", who.Role)
+	return checkRole(who.Role)
 }
 
 // MakeToken creates a token of 256 random bits, adds it to the file at path, and returns it. A new file is readable

@@ -44,7 +44,7 @@ func (au *auditCommands) auditCommand() *cobra.Command {
 		Short: "Show who changed or administered what, and what was denied",
 		Long: `Audit shows the records of the server's audit, oldest first: calls that change or administer something, denied calls,
 edits of the tokens file, and starts and stops of servers. The JSON has the fields of an audit.k8s.io Event. It requires
-an admin's token.
+the role admin or auditor; an auditor of one tenant sees the records of that tenant.
 
 --since takes a duration before now, such as 90m or 7d, or a time, such as 2026-11-27T08:00:00Z.`,
 		Example: `  outbid audit --since 7d --denied
@@ -214,7 +214,7 @@ record is still there, which finds an audit whose end was removed or that was re
 oldest records, so the first record may have any predecessor.
 
 --file checks lines that 'serve --audit-log' wrote; - is standard input. Without it the command reads the server's
-audit, which requires an admin's token.`,
+audit, which requires the role admin, or auditor of the tenant *.`,
 		Example: `  outbid audit verify
   outbid audit verify --file /var/log/outbid/audit.jsonl`,
 		Args: exactArgs(),

@@ -25,7 +25,7 @@ func (wk *workerCommands) workerTokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Create a token for one worker to join",
 		Long: `Token creates and prints a token with which one worker of that name may join the cluster, once, until it expires.
-Copy it to the worker's machine, for 'outbid worker join'. It requires an admin's token of the API.`,
+Copy it to the worker's machine, for 'outbid worker join'. It requires the role admin or operator.`,
 		Annotations: map[string]string{globalFlags: globalServer},
 		Example:     "  outbid worker token --name gpu-7 > gpu-7.token",
 		Args:        exactArgs(),

@@ -30,7 +30,7 @@ func (k *clusterCommands) cordonCommand() *cobra.Command {
 		Use:   "cordon NODE",
 		Short: "Place no new trials on a node",
 		Long: `Cordon keeps new trials off a node until 'outbid nodes uncordon'. Trials that run there continue. A node stays
-cordoned if its worker restarts. It requires an admin's token.`,
+cordoned if its worker restarts. It requires the role admin or operator.`,
 		Example: `  outbid nodes cordon gpu-7 --reason "fan replaced on Friday"`,
 	})
 }
@@ -42,7 +42,7 @@ func (k *clusterCommands) drainCommand() *cobra.Command {
 		Long: `Drain cordons a node, and asks the trials that run there to save and end. They continue on other nodes, or wait for
 one. The command ends when no trial holds the node any more; with --detach it does not wait. If --deadline is over
 before, it names the trials that are left and fails; the node stays closed. 'outbid nodes uncordon' opens it again. It
-requires an admin's token.`,
+requires the role admin or operator.`,
 		Example: `  outbid nodes drain gpu-7 --reason "kernel update" && ssh gpu-7 reboot`,
 	})
 }
@@ -52,7 +52,7 @@ func (k *clusterCommands) uncordonCommand() *cobra.Command {
 		Use:   "uncordon NODE",
 		Short: "Place trials on a node again",
 		Long: `Uncordon opens a node that was cordoned or drained. It also forgets the failures for which the server avoided the node.
-What the node's worker reports itself, such as a full disk, remains. It requires an admin's token.`,
+What the node's worker reports itself, such as a full disk, remains. It requires the role admin or operator.`,
 		Example: "  outbid nodes uncordon gpu-7",
 	})
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +33,10 @@ func (kc *keyCommands) tokenNewCommand() *cobra.Command {
 		Long: `New creates a token, adds it to the file, and prints it once. Give it to its owner, who sets OUTBID_TOKEN or passes
 --token-file.
 
-The role is admin (everything), user (everything with the tenant's sweeps), viewer (read only), viewer-nologs (a viewer
-without logs, checkpoints and values of environment variables) or metrics (only /metrics).`,
+The role is admin (everything), operator (nodes and workers, no contents), auditor (the audit, no contents),
+tenant-admin (a user who also sets the tenant's members), user (everything with the tenant's sweeps), viewer (read
+only), viewer-nologs (a viewer without logs, checkpoints and values of environment variables) or metrics (only
+/metrics). docs/reference/roles.md lists which role may make which call.`,
 		Example: `  outbid token new --file tokens --name ada
   outbid token new --file tokens --name prometheus --tenant '*' --role metrics`,
 		Args: exactArgs(),
@@ -54,11 +57,11 @@ without logs, checkpoints and values of environment variables) or metrics (only 
 	f.StringVar(&file, "file", filepath.Join(defaultData, "tokens"), "`FILE` with the tokens")
 	f.StringVar(&name, "name", "", "name of the owner, which events record")
 	f.StringVar(&tenant, "tenant", "default", "the owner's tenant; '*' for every tenant")
-	f.StringVar(&role, "role", string(api.RoleUser), "admin, user, viewer, viewer-nologs or metrics")
 	roles := make([]string, 0, len(api.Roles()))
 	for _, r := range api.Roles() {
 		roles = append(roles, string(r))
 	}
+	f.StringVar(&role, "role", string(api.RoleUser), strings.Join(roles, ", "))
 	complete(cmd, "role", roles...)
 	return cmd
 }

@@ -16,7 +16,7 @@ func (tn *tenantCommands) tenantCommand() *cobra.Command {
 		Long: `Tenants own sweeps. A tenant that was not added has weight 1, no quota and the server's default limits (serve --limits).
 Changes take effect at once: a sweep that could never run within its tenant's quota is rejected, and no policy gives a
 tenant's trials more than its quota. After a quota is lowered, trials above it save and release their devices. Changing
-tenants requires an admin's token.`,
+tenants requires the role admin; a tenant-admin may set the members of its tenant.`,
 		Example: "  outbid tenant add vision --weight 2 --devices 16 --quota v100=8",
 	}, tn.tenantAddCommand(), tn.tenantSetCommand(), tn.tenantListCommand(), tn.tenantShowCommand(), tn.tenantRemoveCommand())
 }
@@ -48,7 +48,8 @@ func (tn *tenantCommands) tenantSetCommand() *cobra.Command {
 		Use:   "set NAME",
 		Short: "Change the given settings of a tenant",
 		Long: `Set changes a tenant's weight, quotas, limits and members at once. Trials above a lowered quota save and release their
-devices. The value none removes a limit, and default restores its default. It requires an admin's token.`,
+devices. The value none removes a limit, and default restores its default. It requires the role admin, or
+tenant-admin if only --member is given.`,
 		Example: "  outbid tenant set vision --quota v100=4 --quota a100=none --device-hours none",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
