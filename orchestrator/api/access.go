@@ -14,6 +14,8 @@ const (
 	operate
 	// manageTenant is for methods that change a tenant. They check that it is the caller's.
 	manageTenant
+	// manageTokens is for methods that change or list API tokens. They check the tenant and the role.
+	manageTokens
 	write
 	read
 	// readContent is for methods that return what trials print or save.
@@ -28,7 +30,7 @@ const (
 // String returns the permission's name in the documentation.
 func (a access) String() string {
 	return map[access]string{
-		admin: "administer", operate: "operate", manageTenant: "manage the tenant", write: "write", read: "read", readContent: "read content",
+		admin: "administer", operate: "operate", manageTenant: "manage the tenant", manageTokens: "manage tokens", write: "write", read: "read", readContent: "read content",
 		readAudit: "read the audit", readEvents: "read the ledger", open: "none",
 	}[a]
 }
@@ -107,6 +109,11 @@ func rules() map[string]rule {
 		outbidv1.OutbidService_ControlNode_FullMethodName:    {need: operate, verb: "update", resource: "nodes"},
 		outbidv1.OutbidService_SetTenant_FullMethodName:      {need: manageTenant, verb: "update", resource: "tenants"},
 		outbidv1.OutbidService_RemoveTenant_FullMethodName:   {need: admin, verb: "delete", resource: "tenants"},
+
+		outbidv1.OutbidService_CreateToken_FullMethodName: {need: manageTokens, verb: "create", resource: "tokens"},
+		outbidv1.OutbidService_ListTokens_FullMethodName:  {need: manageTokens, verb: "list", resource: "tokens"},
+		outbidv1.OutbidService_RotateToken_FullMethodName: {need: manageTokens, verb: "rotate", resource: "tokens"},
+		outbidv1.OutbidService_RevokeToken_FullMethodName: {need: manageTokens, verb: "delete", resource: "tokens"},
 
 		outbidv1.OutbidService_JoinWorker_FullMethodName: {need: open, verb: "join", resource: "nodes"},
 	}

@@ -87,6 +87,9 @@ func (i *interceptor) record(ctx context.Context, err, shown error) {
 	e.RequestReceivedTimestamp, e.RequestURI = a.began, a.method
 	e.SourceIPs, e.UserAgent = origin(ctx)
 	e.Annotations[audit.AnnotationMethod] = path.Base(a.method)
+	if about, ok := a.request.(interface{ GetRole() string }); ok {
+		e.Annotations[audit.AnnotationRole] = about.GetRole()
+	}
 	i.audit.Record(context.WithoutCancel(ctx), e)
 }
 

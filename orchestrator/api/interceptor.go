@@ -69,7 +69,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	if err == nil {
 		call.answer = resp
 	}
-	if m, ok := resp.(proto.Message); ok && err == nil && caller(ctx).Role.hidesEnv() {
+	if m, ok := resp.(proto.Message); ok && err == nil && caller(ctx).hidesEnv() {
 		return hideEnv(m), nil
 	}
 	return resp, err
@@ -117,7 +117,7 @@ func (s *interceptedStream) Context() context.Context { return s.ctx }
 
 // SendMsg implements grpc.ServerStream.
 func (s *interceptedStream) SendMsg(m any) error {
-	if caller(s.ctx).Role.hidesEnv() {
+	if caller(s.ctx).hidesEnv() {
 		var err error
 		if m, err = hideEnvSent(m); err != nil {
 			return err
@@ -154,7 +154,7 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	if err := checkParameters(md, method); err != nil {
 		return ctx, err
 	}
-	if need != open && !who.Role.allows(need) {
+	if need != open && !who.allows(need) {
 		return ctx, refusedRole(who, need, path.Base(method))
 	}
 	return ctx, nil
@@ -162,6 +162,9 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 
 // refusedRole returns an error that names the roles that a method needs.
 func refusedRole(who Principal, need access, method string) error {
+	if who.Role.allows(need) {
+		return status.Errorf(codes.PermissionDenied, "%s needs the scope %s; the token of %s has only %s", method, need.scope(), who.Name, who.scopes)
+	}
 	return status.Errorf(codes.PermissionDenied, "%s needs %s; the role of %s is %s", method, rolesWith(need), who.Name, who.Role)
 }
 

@@ -36,7 +36,7 @@ func (s *sweepService) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSw
 	if err := s.control.CheckAgent(checked); err != nil {
 		return nil, err
 	}
-	if who := caller(ctx); who.Role.allows(write) { // a viewer may not learn which secrets exist
+	if who := caller(ctx); who.allows(write) { // a viewer may not learn which secrets exist
 		if err := s.secrets.checkSecrets(checked); err != nil {
 			return nil, err
 		}

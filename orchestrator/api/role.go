@@ -42,7 +42,7 @@ func (r Role) permissions() []access {
 	case RoleAuditor:
 		return []access{read, readAudit, readEvents}
 	case RoleTenantAdmin:
-		return []access{read, readContent, write, manageTenant}
+		return []access{read, readContent, write, manageTenant, manageTokens}
 	case RoleUser:
 		return []access{read, readContent, write}
 	case RoleViewer:
@@ -57,9 +57,6 @@ func (r Role) permissions() []access {
 func (r Role) allows(need access) bool {
 	return need == open || r == RoleAdmin || slices.Contains(r.permissions(), need)
 }
-
-// hidesEnv reports whether the role reads sweeps without the values of their environment variables.
-func (r Role) hidesEnv() bool { return !r.allows(readContent) }
 
 // needsEveryTenant reports whether a token of the role must have AnyTenant as its tenant, because nodes belong to none.
 func (r Role) needsEveryTenant() bool { return r == RoleOperator }

@@ -35,6 +35,8 @@ type Config struct {
 	Secrets Secrets
 	// WhatIf may be nil: then nothing is simulated for explanations.
 	WhatIf WhatIf
+	// Accounts stores API tokens; nil for none.
+	Accounts Accounts
 	// Audit records calls; nil for none.
 	Audit  Audit
 	Logger *slog.Logger

@@ -29,6 +29,7 @@ type service struct {
 	tenantService
 	explainService
 	auditService
+	accountService
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
@@ -42,6 +43,7 @@ func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() ev
 		secretService:  secretService{cfg.Secrets},
 		workerService:  workerService{cfg.Workers},
 		auditService:   auditService{cfg.Audit},
+		accountService: accountService{cfg.Accounts, cfg.Tokens},
 		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
 	}
 	s.explainService = explainService{

@@ -70,7 +70,7 @@ func (t *Tokens) session(value string, now time.Time) (s session, e tokenEntry, 
 	s.renewed = time.Unix(int64(binary.BigEndian.Uint64(data[16:])), 0) //nolint:gosec // signed below
 	for _, e = range t.all() {
 		if subtle.ConstantTimeCompare(e.hash[:8], s.token[:]) == 1 && hmac.Equal(sessionSum(e.hash, data[:24]), data[24:]) {
-			return s, e, now.Before(s.began.Add(sessionLife)) && now.Before(s.renewed.Add(sessionIdle))
+			return s, e, e.isValid(now) && now.Before(s.began.Add(sessionLife)) && now.Before(s.renewed.Add(sessionIdle))
 		}
 	}
 	return s, tokenEntry{}, false

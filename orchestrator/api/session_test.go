@@ -109,6 +109,7 @@ func TestASessionStandsForItsToken(t *testing.T) {
 	}
 	c = s.begin(t, aToken).Cookies()[0] //nolint:bodyclose // a recorder's
 	s.tokens.entries.Store(gone.entries.Load())
+	s.tokens.join()
 	if got, _ := s.seen(c, ""); got != "" {
 		t.Error("the session of a removed token counts")
 	}

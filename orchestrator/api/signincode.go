@@ -47,7 +47,7 @@ func (t *Tokens) code(code string, now time.Time) (e tokenEntry, ok bool) {
 	made := time.UnixMilli(int64(binary.BigEndian.Uint64(data[8:]))) //nolint:gosec // signed below
 	for _, e = range t.all() {
 		if subtle.ConstantTimeCompare(e.hash[:8], data[:8]) == 1 && hmac.Equal(codeSum(e.hash, data[:codeSize]), data[codeSize:]) {
-			return e, now.Sub(made).Abs() <= SignInCodeLife
+			return e, e.isValid(now) && now.Sub(made).Abs() <= SignInCodeLife
 		}
 	}
 	return tokenEntry{}, false

@@ -15,7 +15,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/accounts"
 )
 
 // AnyTenant as a token's tenant means every tenant.
@@ -30,6 +34,8 @@ type Principal struct {
 
 	// local is set for a caller without a token.
 	local bool
+	// scopes restrict what the caller may do within the role; 0 means no restriction.
+	scopes scopeSet
 	// also has further tenants for which the caller may act, or is nil.
 	also *memberships
 }
@@ -46,8 +52,10 @@ func localPrincipal() Principal {
 
 // Tokens holds the hashes of bearer tokens.
 type Tokens struct {
-	path    string
-	entries atomic.Pointer[[]tokenEntry]
+	path string
+	// entries are those of the file, issued the API tokens, and every both.
+	entries, issued, every atomic.Pointer[[]tokenEntry]
+	joining                sync.Mutex
 	// changed receives the changes of a reload; it may be nil.
 	changed func([]TokenChange)
 }
@@ -81,7 +89,14 @@ func changesOf(before, after []tokenEntry) (changes []TokenChange) {
 type tokenEntry struct {
 	hash [sha256.Size]byte
 	who  Principal
+	// until is when an API token expires; it is zero for a token of the file.
+	until time.Time
+	// account is the API token's account, or nil.
+	account *accounts.Account
 }
+
+// isValid reports whether a token has not expired.
+func (e *tokenEntry) isValid(now time.Time) bool { return e.until.IsZero() || now.Before(e.until) }
 
 const minTokenLength = 20
 
@@ -110,22 +125,37 @@ func (t *Tokens) Reload() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if slices.Equal(t.all(), now.all()) {
+	if slices.Equal(t.ofFile(), now.ofFile()) {
 		return false, nil
 	}
-	changes := changesOf(t.all(), now.all())
+	changes := changesOf(t.ofFile(), now.ofFile())
 	t.entries.Store(now.entries.Load())
+	t.join()
 	if t.changed != nil {
 		t.changed(changes)
 	}
 	return true, nil
 }
 
-func (t *Tokens) all() []tokenEntry {
-	if list := t.entries.Load(); list != nil {
+// ofFile returns the tokens of the file.
+func (t *Tokens) ofFile() []tokenEntry { return listOf(&t.entries) }
+
+// all returns the tokens of the file and the API tokens, also those that have expired.
+func (t *Tokens) all() []tokenEntry { return listOf(&t.every) }
+
+func listOf(p *atomic.Pointer[[]tokenEntry]) []tokenEntry {
+	if list := p.Load(); list != nil {
 		return *list
 	}
 	return nil
+}
+
+// join makes one list of the tokens of the file and the API tokens.
+func (t *Tokens) join() {
+	t.joining.Lock()
+	defer t.joining.Unlock()
+	both := slices.Concat(t.ofFile(), listOf(&t.issued))
+	t.every.Store(&both)
 }
 
 // ParseTokens reads tokens from r as LoadTokens does. name is the file's name in errors, which never show a token.
@@ -144,7 +174,7 @@ func ParseTokens(r io.Reader, name string) (*Tokens, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read tokens from %s: %w", name, err)
 	}
-	if len(t.all()) == 0 {
+	if len(t.ofFile()) == 0 {
 		return nil, fmt.Errorf("%s does not contain a token; create one with: outbid token new --file %s --name NAME", name, name)
 	}
 	return t, nil
@@ -162,7 +192,7 @@ func (t *Tokens) add(fields []string) error {
 		return err
 	}
 	hash := sha256.Sum256([]byte(token))
-	list := t.all()
+	list := t.ofFile()
 	for _, e := range list {
 		if e.hash == hash {
 			return fmt.Errorf("%s and %s have the same token", e.who.Name, who.Name)
@@ -170,6 +200,7 @@ func (t *Tokens) add(fields []string) error {
 	}
 	list = append(list, tokenEntry{hash: hash, who: who})
 	t.entries.Store(&list)
+	t.join()
 	return nil
 }
 
@@ -180,14 +211,18 @@ func (t *Tokens) find(token string) (Principal, bool) {
 	for i := range list {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], list[i].hash[:]), i, found)
 	}
-	if found < 0 {
+	now := time.Now()
+	if found < 0 || !list[found].isValid(now) {
 		return Principal{}, false
+	}
+	if a := list[found].account; a != nil {
+		a.Use(now)
 	}
 	return list[found].who, true
 }
 
 func (t *Tokens) hasName(name string) bool {
-	for _, e := range t.all() {
+	for _, e := range t.ofFile() {
 		if e.who.Name == name {
 			return true
 		}

@@ -131,6 +131,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	tenants := &tenantCommands{a.client}
 	assistants := &mcpCommand{a.process}
 	audits := &auditCommands{a.client}
+	tokens := &apiTokenCommands{a.client}
 	explains := &explainCommand{client: a.client, edition: a.edition}
 	sims := &simCommands{client: a.client, edition: a.edition}
 	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
@@ -138,7 +139,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
-		keys.tokenCommand(), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(), audits.auditCommand())
+		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(), audits.auditCommand())
 	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {
 		more := a.edition.Commands()

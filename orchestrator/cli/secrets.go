@@ -13,23 +13,28 @@ import (
 // keyCommands create what servers and their clients identify themselves with: tokens, certificates and keys.
 type keyCommands struct{ *console }
 
-// tokenCommand groups the commands for tokens.
-func (kc *keyCommands) tokenCommand() *cobra.Command {
+// tokenCommand groups the commands for tokens; issued are those that call a server.
+func (kc *keyCommands) tokenCommand(issued ...*cobra.Command) *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "token",
 		Short: "Create tokens for users and tools",
-		Long: `A server that listens beyond loopback requires a token from every client. Tokens are in a file, one per line, which
-'outbid serve --tokens FILE' reads, and reads again when it changes: remove a line to revoke its token.`,
-		Annotations: map[string]string{globalFlags: ""},
-		Example:     "  outbid token new --file tokens --name ada",
-	}, kc.tokenNewCommand())
+		Long: `A server that listens beyond loopback requires a token from every client. There are two kinds:
+
+'outbid token new' adds a line to a file on the server's machine, which 'outbid serve --tokens FILE' reads, and reads
+again when it changes: remove a line to revoke its token. Such tokens do not expire. The first admin needs one.
+
+'outbid token create' asks a running server for a token of a tool, such as a CI job. Such API tokens expire, can have
+scopes, and are listed, rotated and revoked by command. The server stores only their hashes.`,
+		Example: `  outbid token new --file tokens --name ada
+  outbid token create ci --tenant vision --role user --expires 30d`,
+	}, append([]*cobra.Command{kc.tokenNewCommand()}, issued...)...)
 }
 
 func (kc *keyCommands) tokenNewCommand() *cobra.Command {
 	var file, name, tenant, role string
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Create a token and print it",
+		Short: "Create a token in a file and print it",
 		Long: `New creates a token, adds it to the file, and prints it once. Give it to its owner, who sets OUTBID_TOKEN or passes
 --token-file.
 
@@ -39,7 +44,8 @@ only), viewer-nologs (a viewer without logs, checkpoints and values of environme
 /metrics). docs/reference/roles.md lists which role may make which call.`,
 		Example: `  outbid token new --file tokens --name ada
   outbid token new --file tokens --name prometheus --tenant '*' --role metrics`,
-		Args: exactArgs(),
+		Annotations: map[string]string{globalFlags: ""},
+		Args:        exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			if name == "" {
 				return badInput("--name is missing: name the owner of the token")

@@ -38,6 +38,8 @@ const (
 	Secrets = 100
 	// SpecSecrets is the maximum number of a sweep's variables that may be secrets.
 	SpecSecrets = 32
+	// Tokens is the maximum number of API tokens of a tenant.
+	Tokens = 100
 	// AuditBytes limits the stream of the audit; the oldest records are deleted first.
 	AuditBytes = 256 << 20
 	// AuditAge is how long records of the audit are kept.

@@ -9,14 +9,22 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// recorder adds changes to the audit that no call caused.
+type recorder struct {
+	log *audit.Log
+	// tokens is the path of the tokens file.
+	tokens string
+}
+
 // openAudit opens the audit and records that this server leads. The record of its stop is the last one.
 func (s *Server) openAudit(ctx context.Context) error {
 	log, err := audit.Open(s.nc, audit.Config{Replicas: s.cfg.NATS.Replicas, Now: s.cfg.Now, File: s.cfg.AuditLog, Logger: s.log})
 	if err != nil {
 		return err
 	}
+	records := recorder{log, s.cfg.Tokens}
 	s.onClose(func() error {
-		s.recordChange("stop", &audit.ObjectRef{Resource: "servers", Name: s.cfg.Name}, nil)
+		records.change("stop", &audit.ObjectRef{Resource: "servers", Name: s.cfg.Name}, nil)
 		if err := log.Close(); err != nil {
 			s.log.Warn("the audit is incomplete", "err", err)
 		}
@@ -26,25 +34,25 @@ func (s *Server) openAudit(ctx context.Context) error {
 	if err := log.Register(s.registry); err != nil {
 		return err
 	}
-	s.recordChange("start", &audit.ObjectRef{Resource: "servers", Name: s.cfg.Name}, map[string]string{
+	records.change("start", &audit.ObjectRef{Resource: "servers", Name: s.cfg.Name}, map[string]string{
 		"outbid.dev/version": s.cfg.Version, "outbid.dev/term": strconv.FormatUint(s.lead.Term(), 10),
 	})
-	s.reloaded = func(kind string) { s.recordChange("reload", &audit.ObjectRef{Resource: kind}, nil) }
+	s.reloaded = func(kind string) { records.change("reload", &audit.ObjectRef{Resource: kind}, nil) }
 	if s.tokens != nil {
-		s.tokens.OnChange(s.recordTokens)
+		s.tokens.OnChange(records.edits)
 	}
 	return ctx.Err()
 }
 
-// recordChange adds a change to the audit that no call caused.
-func (s *Server) recordChange(verb string, object *audit.ObjectRef, notes map[string]string) {
-	s.audit.Record(context.Background(), audit.Event{
+// change adds a change of an object.
+func (r recorder) change(verb string, object *audit.ObjectRef, notes map[string]string) {
+	r.log.Record(context.Background(), audit.Event{
 		Verb: verb, User: audit.User{Username: audit.Server}, ObjectRef: object, ResponseStatus: audit.Status{Code: 200, Reason: "OK"}, Annotations: notes,
 	})
 }
 
-// recordTokens records an edit of the tokens file: names, tenants and roles, but no tokens.
-func (s *Server) recordTokens(changes []api.TokenChange) {
+// edits adds an edit of the tokens file: names, tenants and roles, but no tokens.
+func (r recorder) edits(changes []api.TokenChange) {
 	for _, c := range changes {
 		verb, who := "update", c.After
 		switch {
@@ -53,8 +61,8 @@ func (s *Server) recordTokens(changes []api.TokenChange) {
 		case c.After.Name == "":
 			verb, who = "delete", c.Before
 		}
-		s.recordChange(verb, &audit.ObjectRef{Resource: "tokens", Namespace: who.Tenant, Name: who.Name}, map[string]string{
-			audit.AnnotationRole: string(who.Role), "outbid.dev/file": s.cfg.Tokens,
+		r.change(verb, &audit.ObjectRef{Resource: "tokens", Namespace: who.Tenant, Name: who.Name}, map[string]string{
+			audit.AnnotationRole: string(who.Role), "outbid.dev/file": r.tokens,
 		})
 	}
 }

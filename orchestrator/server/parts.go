@@ -105,6 +105,7 @@ func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
 	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
 	s.group.start(ctx, "secrets of tenants", s.vault.Follow)
+	s.group.start(ctx, "API tokens", s.accounts.Follow)
 	s.group.start(ctx, "agents", s.watchAgents)
 	for _, w := range s.cfg.Workers {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outbid-dev/outbid/orchestrator/accounts"
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/audit"
@@ -49,6 +50,7 @@ type Server struct {
 	agents   *agents.Pool
 	vault    *secrets.Vault
 	audit    *audit.Log
+	accounts *accounts.Store
 	api      *api.Server
 	health   *health
 	registry *prometheus.Registry
@@ -150,7 +152,7 @@ func (s *Server) open(ctx context.Context) error {
 	for _, step := range []struct {
 		waitsFor string
 		run      func(context.Context) error
-	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the audit", s.openAudit}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the ledger", s.openLoop}} {
+	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the audit", s.openAudit}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the API tokens", s.openAccounts}, {"the ledger", s.openLoop}} {
 		notReady.waitFor(step.waitsFor)
 		if err := step.run(ctx); err != nil {
 			return errors.Join(err, notReady.leave(), listener.Close())
@@ -217,7 +219,7 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Audit: s.audit, Verify: s.verify,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Audit: s.audit, Accounts: s.accounts, Verify: s.verify,
 		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
 		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})

@@ -6298,6 +6298,552 @@ func (x *AuditRecord) GetLine() string {
 	return ""
 }
 
+// APIToken describes an API token, without the token.
+type APIToken struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Role   string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// What it may do within its role; empty for everything.
+	Scopes  []string               `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	Created *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"`
+	// Name of the caller that created it.
+	CreatedBy string                 `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	Expires   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"`
+	// Absent if it was never used. It is exact to ten minutes.
+	LastUsed      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *APIToken) Reset() {
+	*x = APIToken{}
+	mi := &file_outbid_v1_service_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *APIToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*APIToken) ProtoMessage() {}
+
+func (x *APIToken) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
+func (*APIToken) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *APIToken) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *APIToken) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *APIToken) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *APIToken) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *APIToken) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *APIToken) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *APIToken) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+func (x *APIToken) GetLastUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsed
+	}
+	return nil
+}
+
+// CreateTokenRequest is the request of CreateToken.
+type CreateTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" for the caller's.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Lower-case letters, digits and dashes, a letter first. Events record TENANT/NAME as the actor.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// A tenant-admin may give tenant-admin, user, viewer and viewer-nologs.
+	Role   string   `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	Scopes []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// How long it is valid: 90 days if absent, at most 366 days.
+	Life          *durationpb.Duration `protobuf:"bytes,5,opt,name=life,proto3" json:"life,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTokenRequest) Reset() {
+	*x = CreateTokenRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenRequest) ProtoMessage() {}
+
+func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *CreateTokenRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *CreateTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateTokenRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *CreateTokenRequest) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *CreateTokenRequest) GetLife() *durationpb.Duration {
+	if x != nil {
+		return x.Life
+	}
+	return nil
+}
+
+// CreateTokenResponse is the response of CreateToken.
+type CreateTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Info          *APIToken              `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTokenResponse) Reset() {
+	*x = CreateTokenResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenResponse) ProtoMessage() {}
+
+func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *CreateTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *CreateTokenResponse) GetInfo() *APIToken {
+	if x != nil {
+		return x.Info
+	}
+	return nil
+}
+
+// ListTokensRequest is the request of ListTokens.
+type ListTokensRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" for the caller's, or for every tenant if the caller is an admin.
+	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensRequest) Reset() {
+	*x = ListTokensRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensRequest) ProtoMessage() {}
+
+func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListTokensRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *ListTokensRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// ListTokensResponse is the response of ListTokens.
+type ListTokensResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by tenant and name.
+	Tokens        []*APIToken `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensResponse) Reset() {
+	*x = ListTokensResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensResponse) ProtoMessage() {}
+
+func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListTokensResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *ListTokensResponse) GetTokens() []*APIToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+// RotateTokenRequest is the request of RotateToken.
+type RotateTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" for the caller's.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// How long the new token is valid: 90 days if absent, at most 366 days.
+	Life *durationpb.Duration `protobuf:"bytes,3,opt,name=life,proto3" json:"life,omitempty"`
+	// How long the old token stays valid; at most 7 days, and not at all if absent.
+	Overlap       *durationpb.Duration `protobuf:"bytes,4,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateTokenRequest) Reset() {
+	*x = RotateTokenRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateTokenRequest) ProtoMessage() {}
+
+func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateTokenRequest.ProtoReflect.Descriptor instead.
+func (*RotateTokenRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *RotateTokenRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *RotateTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RotateTokenRequest) GetLife() *durationpb.Duration {
+	if x != nil {
+		return x.Life
+	}
+	return nil
+}
+
+func (x *RotateTokenRequest) GetOverlap() *durationpb.Duration {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+// RotateTokenResponse is the response of RotateToken.
+type RotateTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Info          *APIToken              `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateTokenResponse) Reset() {
+	*x = RotateTokenResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateTokenResponse) ProtoMessage() {}
+
+func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateTokenResponse.ProtoReflect.Descriptor instead.
+func (*RotateTokenResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *RotateTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *RotateTokenResponse) GetInfo() *APIToken {
+	if x != nil {
+		return x.Info
+	}
+	return nil
+}
+
+// RevokeTokenRequest is the request of RevokeToken.
+type RevokeTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" for the caller's.
+	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTokenRequest) Reset() {
+	*x = RevokeTokenRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTokenRequest) ProtoMessage() {}
+
+func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *RevokeTokenRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *RevokeTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// RevokeTokenResponse is the response of RevokeToken.
+type RevokeTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTokenResponse) Reset() {
+	*x = RevokeTokenResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTokenResponse) ProtoMessage() {}
+
+func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{99}
+}
+
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
@@ -6754,7 +7300,42 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\vAuditRecord\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12-\n" +
 	"\x05event\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05event\x12\x12\n" +
-	"\x04line\x18\x03 \x01(\tR\x04line*\xb1\x01\n" +
+	"\x04line\x18\x03 \x01(\tR\x04line\"\xa6\x02\n" +
+	"\bAPIToken\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x16\n" +
+	"\x06scopes\x18\x04 \x03(\tR\x06scopes\x124\n" +
+	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x06 \x01(\tR\tcreatedBy\x124\n" +
+	"\aexpires\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x127\n" +
+	"\tlast_used\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"\x9b\x01\n" +
+	"\x12CreateTokenRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x16\n" +
+	"\x06scopes\x18\x04 \x03(\tR\x06scopes\x12-\n" +
+	"\x04life\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04life\"T\n" +
+	"\x13CreateTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12'\n" +
+	"\x04info\x18\x02 \x01(\v2\x13.outbid.v1.APITokenR\x04info\"+\n" +
+	"\x11ListTokensRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"A\n" +
+	"\x12ListTokensResponse\x12+\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x13.outbid.v1.APITokenR\x06tokens\"\xa4\x01\n" +
+	"\x12RotateTokenRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
+	"\x04life\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04life\x123\n" +
+	"\aoverlap\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aoverlap\"T\n" +
+	"\x13RotateTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12'\n" +
+	"\x04info\x18\x02 \x01(\v2\x13.outbid.v1.APITokenR\x04info\"@\n" +
+	"\x12RevokeTokenRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x15\n" +
+	"\x13RevokeTokenResponse*\xb1\x01\n" +
 	"\x0fTrialColumnKind\x12!\n" +
 	"\x1dTRIAL_COLUMN_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TRIAL_COLUMN_KIND_TRIAL\x10\x01\x12\x1c\n" +
@@ -6773,7 +7354,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
-	"\x15NODE_COMMAND_UNCORDON\x10\x032\xa6\x17\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x032\xdb\x19\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -6818,7 +7399,12 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\tSetSecret\x12\x1b.outbid.v1.SetSecretRequest\x1a\x1c.outbid.v1.SetSecretResponse\x12L\n" +
 	"\vListSecrets\x12\x1d.outbid.v1.ListSecretsRequest\x1a\x1e.outbid.v1.ListSecretsResponse\x12O\n" +
 	"\fDeleteSecret\x12\x1e.outbid.v1.DeleteSecretRequest\x1a\x1f.outbid.v1.DeleteSecretResponse\x12F\n" +
-	"\tGetPrices\x12\x1b.outbid.v1.GetPricesRequest\x1a\x1c.outbid.v1.GetPricesResponse\x12F\n" +
+	"\tGetPrices\x12\x1b.outbid.v1.GetPricesRequest\x1a\x1c.outbid.v1.GetPricesResponse\x12L\n" +
+	"\vCreateToken\x12\x1d.outbid.v1.CreateTokenRequest\x1a\x1e.outbid.v1.CreateTokenResponse\x12I\n" +
+	"\n" +
+	"ListTokens\x12\x1c.outbid.v1.ListTokensRequest\x1a\x1d.outbid.v1.ListTokensResponse\x12L\n" +
+	"\vRotateToken\x12\x1d.outbid.v1.RotateTokenRequest\x1a\x1e.outbid.v1.RotateTokenResponse\x12L\n" +
+	"\vRevokeToken\x12\x1d.outbid.v1.RevokeTokenRequest\x1a\x1e.outbid.v1.RevokeTokenResponse\x12F\n" +
 	"\tListAudit\x12\x1b.outbid.v1.ListAuditRequest\x1a\x1c.outbid.v1.ListAuditResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
@@ -6835,7 +7421,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
@@ -6932,90 +7518,99 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*ListAuditRequest)(nil),       // 92: outbid.v1.ListAuditRequest
 	(*ListAuditResponse)(nil),      // 93: outbid.v1.ListAuditResponse
 	(*AuditRecord)(nil),            // 94: outbid.v1.AuditRecord
-	nil,                            // 95: outbid.v1.Trial.AttributesEntry
-	nil,                            // 96: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 97: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 98: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 99: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 100: outbid.v1.SweepSpec
-	(SweepState)(0),                // 101: outbid.v1.SweepState
-	(*Outlook)(nil),                // 102: outbid.v1.Outlook
-	(*Fairness)(nil),               // 103: outbid.v1.Fairness
-	(*Soup)(nil),                   // 104: outbid.v1.Soup
-	(*Admission)(nil),              // 105: outbid.v1.Admission
-	(TrialState)(0),                // 106: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 107: google.protobuf.Struct
-	(*Report)(nil),                 // 108: outbid.v1.Report
-	(*Checkpoint)(nil),             // 109: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 110: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 111: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 112: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 113: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 114: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 115: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 116: outbid.v1.Batch
-	(*Auction)(nil),                // 117: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 118: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 119: google.protobuf.Duration
-	(*Parameter)(nil),              // 120: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 121: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 122: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 123: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 124: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 125: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 126: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 127: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 128: outbid.v1.RemoveTenantResponse
+	(*APIToken)(nil),               // 95: outbid.v1.APIToken
+	(*CreateTokenRequest)(nil),     // 96: outbid.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 97: outbid.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 98: outbid.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 99: outbid.v1.ListTokensResponse
+	(*RotateTokenRequest)(nil),     // 100: outbid.v1.RotateTokenRequest
+	(*RotateTokenResponse)(nil),    // 101: outbid.v1.RotateTokenResponse
+	(*RevokeTokenRequest)(nil),     // 102: outbid.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 103: outbid.v1.RevokeTokenResponse
+	nil,                            // 104: outbid.v1.Trial.AttributesEntry
+	nil,                            // 105: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 106: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 107: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 108: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 109: outbid.v1.SweepSpec
+	(SweepState)(0),                // 110: outbid.v1.SweepState
+	(*Outlook)(nil),                // 111: outbid.v1.Outlook
+	(*Fairness)(nil),               // 112: outbid.v1.Fairness
+	(*Soup)(nil),                   // 113: outbid.v1.Soup
+	(*Admission)(nil),              // 114: outbid.v1.Admission
+	(TrialState)(0),                // 115: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 116: google.protobuf.Struct
+	(*Report)(nil),                 // 117: outbid.v1.Report
+	(*Checkpoint)(nil),             // 118: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 119: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 120: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 121: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 122: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 123: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 124: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 125: outbid.v1.Batch
+	(*Auction)(nil),                // 126: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 127: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 128: google.protobuf.Duration
+	(*Parameter)(nil),              // 129: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 130: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 131: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 132: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 133: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 134: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 135: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 136: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 137: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	98,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	107, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
 	4,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
 	4,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	99,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	100, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	101, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	98,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	98,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	108, // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	109, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	110, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	107, // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	107, // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	15,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	16,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	14,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	102, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	103, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	104, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	105, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	98,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	106, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	107, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	108, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	98,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	98,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	109, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	111, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	112, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	113, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	114, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	107, // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	115, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	116, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	117, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	107, // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	107, // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	118, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
 	20,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
 	17,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
 	19,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	95,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	98,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	98,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	104, // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	107, // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	107, // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
 	18,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
 	21,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	98,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	98,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	107, // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	107, // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
 	18,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	110, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	119, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
 	21,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	98,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	98,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	100, // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	107, // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	107, // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	109, // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	13,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	100, // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	102, // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	107, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	109, // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	111, // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	116, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	13,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	13,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	16,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	16,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	36,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	108, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	117, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	13,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
 	40,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
 	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
@@ -7023,134 +7618,151 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	16,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	36,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	98,  // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	107, // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
 	13,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	2,   // 57: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
 	16,  // 58: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
-	96,  // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	111, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	105, // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	120, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	13,  // 61: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	50,  // 62: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	98,  // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	107, // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	57,  // 64: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
 	3,   // 65: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
 	57,  // 66: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	112, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	113, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	98,  // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	121, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	122, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	107, // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	58,  // 70: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	114, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	115, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	109, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	104, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	104, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	104, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	123, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	124, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	118, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	113, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	113, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	113, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
 	16,  // 77: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	108, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	117, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	16,  // 79: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	116, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	98,  // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	125, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	107, // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
 	76,  // 82: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	97,  // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	106, // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
 	75,  // 84: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
 	79,  // 85: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
 	84,  // 86: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
 	84,  // 87: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	98,  // 88: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	117, // 89: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	107, // 88: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	126, // 89: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
 	85,  // 90: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	118, // 91: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	98,  // 92: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	119, // 93: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	98,  // 94: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	98,  // 95: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	98,  // 96: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	127, // 91: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	107, // 92: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	128, // 93: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	107, // 94: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	107, // 95: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	107, // 96: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
 	94,  // 97: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
-	107, // 98: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
-	120, // 99: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 100: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 101: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 102: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 103: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 104: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 105: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 106: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 107: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 108: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 109: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	46,  // 110: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	48,  // 111: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 112: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	51,  // 113: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	53,  // 114: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	55,  // 115: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	59,  // 116: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	61,  // 117: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	63,  // 118: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	65,  // 119: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	67,  // 120: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	69,  // 121: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	71,  // 122: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	77,  // 123: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
-	80,  // 124: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	82,  // 125: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	86,  // 126: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	88,  // 127: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	90,  // 128: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	121, // 129: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	122, // 130: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	123, // 131: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	124, // 132: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 133: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 134: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 135: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 136: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	92,  // 137: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
-	73,  // 138: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 139: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 140: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 141: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 142: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 143: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 144: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 145: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 146: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 147: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 148: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 149: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 150: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 151: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 152: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 153: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 154: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 155: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 156: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 157: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 158: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 159: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 160: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 161: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	78,  // 162: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	81,  // 163: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	83,  // 164: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	87,  // 165: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	89,  // 166: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	91,  // 167: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	125, // 168: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	126, // 169: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	127, // 170: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	128, // 171: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 172: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 173: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 174: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 175: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	93,  // 176: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
-	74,  // 177: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	139, // [139:178] is the sub-list for method output_type
-	100, // [100:139] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	116, // 98: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
+	107, // 99: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
+	107, // 100: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
+	107, // 101: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
+	128, // 102: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
+	95,  // 103: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
+	95,  // 104: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
+	128, // 105: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
+	128, // 106: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
+	95,  // 107: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
+	129, // 108: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 109: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 110: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 111: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 112: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 113: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 114: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 115: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 116: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 117: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 118: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	46,  // 119: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	48,  // 120: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 121: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	51,  // 122: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	53,  // 123: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	55,  // 124: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	59,  // 125: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	61,  // 126: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	63,  // 127: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	65,  // 128: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	67,  // 129: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	69,  // 130: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	71,  // 131: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	77,  // 132: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	80,  // 133: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	82,  // 134: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	86,  // 135: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	88,  // 136: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	90,  // 137: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	130, // 138: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	131, // 139: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	132, // 140: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	133, // 141: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 142: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 143: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 144: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 145: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	96,  // 146: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
+	98,  // 147: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
+	100, // 148: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
+	102, // 149: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
+	92,  // 150: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
+	73,  // 151: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 152: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 153: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 154: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 155: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 156: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 157: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 158: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 159: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 160: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 161: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 162: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 163: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 164: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 165: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 166: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 167: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 168: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 169: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 170: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 171: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 172: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 173: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 174: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	78,  // 175: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	81,  // 176: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	83,  // 177: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	87,  // 178: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	89,  // 179: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	91,  // 180: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	134, // 181: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	135, // 182: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	136, // 183: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	137, // 184: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 185: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 186: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 187: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 188: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	97,  // 189: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
+	99,  // 190: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
+	101, // 191: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
+	103, // 192: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
+	93,  // 193: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	74,  // 194: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	152, // [152:195] is the sub-list for method output_type
+	109, // [109:152] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -7178,7 +7790,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   94,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

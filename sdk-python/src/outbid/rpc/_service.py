@@ -191,6 +191,26 @@ class Service:
         """Return one round of the policy."""
         return self._transport.call(lambda s: s.GetRound, request, pb.GetRoundResponse)
 
+    def create_token(self, request: pb.CreateTokenRequest) -> pb.CreateTokenResponse:
+        """Create an API token and return it, once."""
+        return self._transport.call(lambda s: s.CreateToken, request, pb.CreateTokenResponse)
+
+    def list_tokens(self, request: pb.ListTokensRequest) -> pb.ListTokensResponse:
+        """Return the API tokens, without the tokens."""
+        return self._transport.call(lambda s: s.ListTokens, request, pb.ListTokensResponse)
+
+    def rotate_token(self, request: pb.RotateTokenRequest) -> pb.RotateTokenResponse:
+        """Replace an API token by another and return it, once."""
+        return self._transport.call(lambda s: s.RotateToken, request, pb.RotateTokenResponse)
+
+    def revoke_token(self, request: pb.RevokeTokenRequest) -> pb.RevokeTokenResponse:
+        """Remove an API token at once."""
+        return self._transport.call(lambda s: s.RevokeToken, request, pb.RevokeTokenResponse)
+
+    def list_audit(self, request: pb.ListAuditRequest) -> pb.ListAuditResponse:
+        """Return records of the audit, oldest first."""
+        return self._transport.call(lambda s: s.ListAudit, request, pb.ListAuditResponse)
+
     def get_prices(self, request: pb.GetPricesRequest) -> pb.GetPricesResponse:
         """Return the prices of devices in coming slots, under a policy that has prices."""
         return self._transport.call(lambda s: s.GetPrices, request, pb.GetPricesResponse)

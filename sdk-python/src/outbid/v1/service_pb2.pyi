@@ -2759,3 +2759,237 @@ class AuditRecord(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["event", b"event", "line", b"line", "seq", b"seq"]) -> None: ...
 
 Global___AuditRecord: typing_extensions.TypeAlias = AuditRecord
+
+@typing.final
+class APIToken(google.protobuf.message.Message):
+    """APIToken describes an API token, without the token."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    SCOPES_FIELD_NUMBER: builtins.int
+    CREATED_FIELD_NUMBER: builtins.int
+    CREATED_BY_FIELD_NUMBER: builtins.int
+    EXPIRES_FIELD_NUMBER: builtins.int
+    LAST_USED_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    name: builtins.str
+    role: builtins.str
+    created_by: builtins.str
+    """Name of the caller that created it."""
+    @property
+    def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What it may do within its role; empty for everything."""
+
+    @property
+    def created(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def expires(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def last_used(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Absent if it was never used. It is exact to ten minutes."""
+
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        role: builtins.str = ...,
+        scopes: collections.abc.Iterable[builtins.str] | None = ...,
+        created: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        created_by: builtins.str = ...,
+        expires: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        last_used: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["created", b"created", "expires", b"expires", "last_used", b"last_used"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "created_by", b"created_by", "expires", b"expires", "last_used", b"last_used", "name", b"name", "role", b"role", "scopes", b"scopes", "tenant", b"tenant"]) -> None: ...
+
+Global___APIToken: typing_extensions.TypeAlias = APIToken
+
+@typing.final
+class CreateTokenRequest(google.protobuf.message.Message):
+    """CreateTokenRequest is the request of CreateToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    SCOPES_FIELD_NUMBER: builtins.int
+    LIFE_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """"" for the caller's."""
+    name: builtins.str
+    """Lower-case letters, digits and dashes, a letter first. Events record TENANT/NAME as the actor."""
+    role: builtins.str
+    """A tenant-admin may give tenant-admin, user, viewer and viewer-nologs."""
+    @property
+    def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def life(self) -> google.protobuf.duration_pb2.Duration:
+        """How long it is valid: 90 days if absent, at most 366 days."""
+
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        role: builtins.str = ...,
+        scopes: collections.abc.Iterable[builtins.str] | None = ...,
+        life: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["life", b"life"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["life", b"life", "name", b"name", "role", b"role", "scopes", b"scopes", "tenant", b"tenant"]) -> None: ...
+
+Global___CreateTokenRequest: typing_extensions.TypeAlias = CreateTokenRequest
+
+@typing.final
+class CreateTokenResponse(google.protobuf.message.Message):
+    """CreateTokenResponse is the response of CreateToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: builtins.int
+    INFO_FIELD_NUMBER: builtins.int
+    token: builtins.str
+    @property
+    def info(self) -> Global___APIToken: ...
+    def __init__(
+        self,
+        *,
+        token: builtins.str = ...,
+        info: Global___APIToken | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["info", b"info"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["info", b"info", "token", b"token"]) -> None: ...
+
+Global___CreateTokenResponse: typing_extensions.TypeAlias = CreateTokenResponse
+
+@typing.final
+class ListTokensRequest(google.protobuf.message.Message):
+    """ListTokensRequest is the request of ListTokens."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """"" for the caller's, or for every tenant if the caller is an admin."""
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tenant", b"tenant"]) -> None: ...
+
+Global___ListTokensRequest: typing_extensions.TypeAlias = ListTokensRequest
+
+@typing.final
+class ListTokensResponse(google.protobuf.message.Message):
+    """ListTokensResponse is the response of ListTokens."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: builtins.int
+    @property
+    def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___APIToken]:
+        """Sorted by tenant and name."""
+
+    def __init__(
+        self,
+        *,
+        tokens: collections.abc.Iterable[Global___APIToken] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tokens", b"tokens"]) -> None: ...
+
+Global___ListTokensResponse: typing_extensions.TypeAlias = ListTokensResponse
+
+@typing.final
+class RotateTokenRequest(google.protobuf.message.Message):
+    """RotateTokenRequest is the request of RotateToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    LIFE_FIELD_NUMBER: builtins.int
+    OVERLAP_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """"" for the caller's."""
+    name: builtins.str
+    @property
+    def life(self) -> google.protobuf.duration_pb2.Duration:
+        """How long the new token is valid: 90 days if absent, at most 366 days."""
+
+    @property
+    def overlap(self) -> google.protobuf.duration_pb2.Duration:
+        """How long the old token stays valid; at most 7 days, and not at all if absent."""
+
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        life: google.protobuf.duration_pb2.Duration | None = ...,
+        overlap: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["life", b"life", "overlap", b"overlap"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["life", b"life", "name", b"name", "overlap", b"overlap", "tenant", b"tenant"]) -> None: ...
+
+Global___RotateTokenRequest: typing_extensions.TypeAlias = RotateTokenRequest
+
+@typing.final
+class RotateTokenResponse(google.protobuf.message.Message):
+    """RotateTokenResponse is the response of RotateToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: builtins.int
+    INFO_FIELD_NUMBER: builtins.int
+    token: builtins.str
+    @property
+    def info(self) -> Global___APIToken: ...
+    def __init__(
+        self,
+        *,
+        token: builtins.str = ...,
+        info: Global___APIToken | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["info", b"info"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["info", b"info", "token", b"token"]) -> None: ...
+
+Global___RotateTokenResponse: typing_extensions.TypeAlias = RotateTokenResponse
+
+@typing.final
+class RevokeTokenRequest(google.protobuf.message.Message):
+    """RevokeTokenRequest is the request of RevokeToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """"" for the caller's."""
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "tenant", b"tenant"]) -> None: ...
+
+Global___RevokeTokenRequest: typing_extensions.TypeAlias = RevokeTokenRequest
+
+@typing.final
+class RevokeTokenResponse(google.protobuf.message.Message):
+    """RevokeTokenResponse is the response of RevokeToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___RevokeTokenResponse: typing_extensions.TypeAlias = RevokeTokenResponse

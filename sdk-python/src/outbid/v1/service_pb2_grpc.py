@@ -221,6 +221,26 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.GetPricesResponse.FromString,
                 _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/outbid.v1.OutbidService/CreateToken',
+                request_serializer=outbid_dot_v1_dot_service__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/outbid.v1.OutbidService/ListTokens',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RotateToken = channel.unary_unary(
+                '/outbid.v1.OutbidService/RotateToken',
+                request_serializer=outbid_dot_v1_dot_service__pb2.RotateTokenRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.RotateTokenResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/outbid.v1.OutbidService/RevokeToken',
+                request_serializer=outbid_dot_v1_dot_service__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/outbid.v1.OutbidService/ListAudit',
                 request_serializer=outbid_dot_v1_dot_service__pb2.ListAuditRequest.SerializeToString,
@@ -498,8 +518,36 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateToken(self, request, context):
+        """CreateToken creates an API token for a tool and returns it, once. For admins and tenant-admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """ListTokens lists the API tokens that CreateToken made. For admins and tenant-admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateToken(self, request, context):
+        """RotateToken replaces an API token by another and returns it, once. For admins and tenant-admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """RevokeToken removes an API token at once. For admins and tenant-admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAudit(self, request, context):
-        """ListAudit lists records of the audit, oldest first. For admins.
+        """ListAudit lists records of the audit, oldest first. For admins and auditors.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -699,6 +747,26 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.GetPrices,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.GetPricesResponse.SerializeToString,
+            ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.CreateTokenRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ListTokensRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RotateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateToken,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.RotateTokenRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.RotateTokenResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.RevokeTokenResponse.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
@@ -1711,6 +1779,114 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/GetPrices',
             outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.GetPricesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/CreateToken',
+            outbid_dot_v1_dot_service__pb2.CreateTokenRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ListTokens',
+            outbid_dot_v1_dot_service__pb2.ListTokensRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/RotateToken',
+            outbid_dot_v1_dot_service__pb2.RotateTokenRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.RotateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/RevokeToken',
+            outbid_dot_v1_dot_service__pb2.RevokeTokenRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.RevokeTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -618,6 +618,70 @@ _OutbidServiceGetPricesType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceCreateTokenType = typing_extensions.TypeVar(
+    '_OutbidServiceCreateTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.CreateTokenRequest,
+        outbid.v1.service_pb2.CreateTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.CreateTokenRequest,
+        outbid.v1.service_pb2.CreateTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.CreateTokenRequest,
+        outbid.v1.service_pb2.CreateTokenResponse,
+    ],
+)
+
+_OutbidServiceListTokensType = typing_extensions.TypeVar(
+    '_OutbidServiceListTokensType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListTokensRequest,
+        outbid.v1.service_pb2.ListTokensResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListTokensRequest,
+        outbid.v1.service_pb2.ListTokensResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListTokensRequest,
+        outbid.v1.service_pb2.ListTokensResponse,
+    ],
+)
+
+_OutbidServiceRotateTokenType = typing_extensions.TypeVar(
+    '_OutbidServiceRotateTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RotateTokenRequest,
+        outbid.v1.service_pb2.RotateTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RotateTokenRequest,
+        outbid.v1.service_pb2.RotateTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RotateTokenRequest,
+        outbid.v1.service_pb2.RotateTokenResponse,
+    ],
+)
+
+_OutbidServiceRevokeTokenType = typing_extensions.TypeVar(
+    '_OutbidServiceRevokeTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RevokeTokenRequest,
+        outbid.v1.service_pb2.RevokeTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RevokeTokenRequest,
+        outbid.v1.service_pb2.RevokeTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RevokeTokenRequest,
+        outbid.v1.service_pb2.RevokeTokenResponse,
+    ],
+)
+
 _OutbidServiceListAuditType = typing_extensions.TypeVar(
     '_OutbidServiceListAuditType',
     grpc.UnaryUnaryMultiCallable[
@@ -650,7 +714,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceListAuditType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -802,6 +866,22 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetPricesRequest,
             outbid.v1.service_pb2.GetPricesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.CreateTokenRequest,
+            outbid.v1.service_pb2.CreateTokenResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListTokensRequest,
+            outbid.v1.service_pb2.ListTokensResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.RotateTokenRequest,
+            outbid.v1.service_pb2.RotateTokenResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.RevokeTokenRequest,
+            outbid.v1.service_pb2.RevokeTokenResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ListAuditRequest,
@@ -964,6 +1044,22 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.GetPricesResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.CreateTokenRequest,
+            outbid.v1.service_pb2.CreateTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListTokensRequest,
+            outbid.v1.service_pb2.ListTokensResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.RotateTokenRequest,
+            outbid.v1.service_pb2.RotateTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.RevokeTokenRequest,
+            outbid.v1.service_pb2.RevokeTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ListAuditRequest,
             outbid.v1.service_pb2.ListAuditResponse,
         ],
@@ -1088,8 +1184,20 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     GetPrices: _OutbidServiceGetPricesType
     """GetPrices returns the prices of resources in the next slots, under a policy with prices."""
 
+    CreateToken: _OutbidServiceCreateTokenType
+    """CreateToken creates an API token for a tool and returns it, once. For admins and tenant-admins."""
+
+    ListTokens: _OutbidServiceListTokensType
+    """ListTokens lists the API tokens that CreateToken made. For admins and tenant-admins."""
+
+    RotateToken: _OutbidServiceRotateTokenType
+    """RotateToken replaces an API token by another and returns it, once. For admins and tenant-admins."""
+
+    RevokeToken: _OutbidServiceRevokeTokenType
+    """RevokeToken removes an API token at once. For admins and tenant-admins."""
+
     ListAudit: _OutbidServiceListAuditType
-    """ListAudit lists records of the audit, oldest first. For admins."""
+    """ListAudit lists records of the audit, oldest first. For admins and auditors."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo returns the server's version, settings and health."""
@@ -1242,6 +1350,22 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetPricesRequest,
         outbid.v1.service_pb2.GetPricesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.CreateTokenRequest,
+        outbid.v1.service_pb2.CreateTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListTokensRequest,
+        outbid.v1.service_pb2.ListTokensResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RotateTokenRequest,
+        outbid.v1.service_pb2.RotateTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RevokeTokenRequest,
+        outbid.v1.service_pb2.RevokeTokenResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ListAuditRequest,
@@ -1557,12 +1681,44 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         """GetPrices returns the prices of resources in the next slots, under a policy with prices."""
 
     @abc.abstractmethod
+    def CreateToken(
+        self,
+        request: outbid.v1.service_pb2.CreateTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.CreateTokenResponse, collections.abc.Awaitable[outbid.v1.service_pb2.CreateTokenResponse]]:
+        """CreateToken creates an API token for a tool and returns it, once. For admins and tenant-admins."""
+
+    @abc.abstractmethod
+    def ListTokens(
+        self,
+        request: outbid.v1.service_pb2.ListTokensRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ListTokensResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListTokensResponse]]:
+        """ListTokens lists the API tokens that CreateToken made. For admins and tenant-admins."""
+
+    @abc.abstractmethod
+    def RotateToken(
+        self,
+        request: outbid.v1.service_pb2.RotateTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.RotateTokenResponse, collections.abc.Awaitable[outbid.v1.service_pb2.RotateTokenResponse]]:
+        """RotateToken replaces an API token by another and returns it, once. For admins and tenant-admins."""
+
+    @abc.abstractmethod
+    def RevokeToken(
+        self,
+        request: outbid.v1.service_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.RevokeTokenResponse, collections.abc.Awaitable[outbid.v1.service_pb2.RevokeTokenResponse]]:
+        """RevokeToken removes an API token at once. For admins and tenant-admins."""
+
+    @abc.abstractmethod
     def ListAudit(
         self,
         request: outbid.v1.service_pb2.ListAuditRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ListAuditResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListAuditResponse]]:
-        """ListAudit lists records of the audit, oldest first. For admins."""
+        """ListAudit lists records of the audit, oldest first. For admins and auditors."""
 
     @abc.abstractmethod
     def GetServerInfo(
