@@ -67,6 +67,17 @@ export type TrialState =
   | "TRIAL_STATE_FAILED"
   | "TRIAL_STATE_CANCELLED";
 
+export interface APIToken {
+  tenant: string;
+  name: string;
+  role: string;
+  scopes: string[];
+  created?: string | null;
+  created_by: string;
+  expires?: string | null;
+  last_used?: string | null;
+}
+
 export interface Admission {
   sweep: string;
   kind: AdmissionKind;
@@ -125,6 +136,12 @@ export interface AuctionFairness {
   time?: string | null;
   rho: Float;
   alone_seconds: Float;
+}
+
+export interface AuditRecord {
+  seq: string;
+  event?: Record<string, unknown> | null;
+  line: string;
 }
 
 export interface Auto {
@@ -239,6 +256,19 @@ export interface ControlTrialRequest {
 
 export interface ControlTrialResponse {
   trial?: Trial | null;
+}
+
+export interface CreateTokenRequest {
+  tenant: string;
+  name: string;
+  role: string;
+  scopes: string[];
+  life?: string | null;
+}
+
+export interface CreateTokenResponse {
+  token: string;
+  info?: APIToken | null;
 }
 
 export interface Decision {
@@ -511,6 +541,22 @@ export interface Limits {
   target?: Float;
 }
 
+export interface ListAuditRequest {
+  since?: string | null;
+  actor: string;
+  tenant: string;
+  denied: boolean;
+  after_seq: string;
+  page_size: number;
+  lines: boolean;
+}
+
+export interface ListAuditResponse {
+  records: AuditRecord[];
+  last_seq: string;
+  more: boolean;
+}
+
 export interface ListNodesRequest {
 }
 
@@ -561,6 +607,14 @@ export interface ListTenantsRequest {
 
 export interface ListTenantsResponse {
   tenants: TenantState[];
+}
+
+export interface ListTokensRequest {
+  tenant: string;
+}
+
+export interface ListTokensResponse {
+  tokens: APIToken[];
 }
 
 export interface ListTrialsRequest {
@@ -837,6 +891,26 @@ export interface Resources {
   processes: string;
   forks: string;
   forks_merge: string;
+}
+
+export interface RevokeTokenRequest {
+  tenant: string;
+  name: string;
+}
+
+export interface RevokeTokenResponse {
+}
+
+export interface RotateTokenRequest {
+  tenant: string;
+  name: string;
+  life?: string | null;
+  overlap?: string | null;
+}
+
+export interface RotateTokenResponse {
+  token: string;
+  info?: APIToken | null;
 }
 
 export interface Round {
