@@ -90,10 +90,10 @@ func keepPace(next http.Handler, p pace) http.Handler {
 	})
 }
 
-// isPublicPath reports whether a path needs no API token: it shows only that the server is alive, has the
-// files of the dashboard, or checks another token, like the join of a worker.
+// isPublicPath reports whether a path needs no API token: it shows only that the server is alive or how to sign
+// in, has the files of the dashboard, or checks another token, like the join of a worker.
 func isPublicPath(path string) bool {
-	return strings.HasPrefix(path, dashboard.Path) || path == "/" || path == "/healthz" || path == "/readyz" ||
+	return strings.HasPrefix(path, dashboard.Path) || path == "/" || path == "/healthz" || path == "/readyz" || path == SignInPath ||
 		path == outbidv1.OutbidService_JoinWorker_FullMethodName || path == "/v1/workers:join"
 }
 
@@ -104,7 +104,7 @@ func (i *interceptor) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		_, err := i.authenticate(r.Header.Values("Authorization"))
+		_, err := i.authenticate(r.Context(), r.Header.Values("Authorization"))
 		if err == nil {
 			next.ServeHTTP(w, r)
 			return
@@ -135,6 +135,19 @@ func writeGRPCError(w http.ResponseWriter, err error) {
 	w.Header().Del("Connection") // HTTP/2 does not have this header
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Grpc-Status", strconv.Itoa(int(st.Code())))
-	w.Header().Set("Grpc-Message", st.Message())
+	w.Header().Set("Grpc-Message", percentEncode(st.Message()))
 	w.WriteHeader(http.StatusOK)
+}
+
+// percentEncode encodes a message for the header Grpc-Message, which may have printable ASCII only.
+func percentEncode(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }

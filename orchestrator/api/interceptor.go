@@ -29,6 +29,8 @@ type interceptor struct {
 	tokens  *Tokens
 	// audit records calls; it may be nil.
 	audit Audit
+	// signIn is nil without an identity provider.
+	signIn *SignIn
 	// sessions are the sessions of browsers.
 	sessions *sessions
 	logger   *slog.Logger
@@ -145,7 +147,7 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	var who Principal
 	if need != open {
 		var err error
-		if who, err = i.authenticate(md.Get("authorization")); err != nil {
+		if who, err = i.authenticate(ctx, md.Get("authorization")); err != nil {
 			return ctx, err
 		}
 		who = i.member(who)
@@ -169,7 +171,7 @@ func refusedRole(who Principal, need access, method string) error {
 }
 
 // authenticate returns the caller that an Authorization header identifies.
-func (i *interceptor) authenticate(header []string) (Principal, error) {
+func (i *interceptor) authenticate(ctx context.Context, header []string) (Principal, error) {
 	if i.tokens == nil {
 		return localPrincipal(), nil
 	}
@@ -179,16 +181,15 @@ func (i *interceptor) authenticate(header []string) (Principal, error) {
 	}
 	kind, token, _ := strings.Cut(header[0], " ")
 	if strings.EqualFold(kind, sessionScheme) {
+		if strings.HasPrefix(token, signInPrefix) {
+			return i.signIn.browser(token, time.Now())
+		}
 		return i.tokens.sessionHolder(token, time.Now())
 	}
 	if !strings.EqualFold(kind, "bearer") {
 		return Principal{}, status.Error(codes.Unauthenticated, `the Authorization header must be "Bearer TOKEN"`)
 	}
-	who, ok := i.tokens.find(strings.TrimSpace(token))
-	if !ok {
-		return Principal{}, status.Error(codes.Unauthenticated, "the token is not known to this server")
-	}
-	return who, nil
+	return i.bearer(ctx, strings.TrimSpace(token))
 }
 
 // scope rejects requests about another tenant's sweep as if that sweep did not exist.

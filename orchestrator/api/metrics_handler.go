@@ -10,16 +10,16 @@ import (
 )
 
 // StandbyMetrics serves a registry as /metrics of a server that does not lead. It exports metrics of the process, not
-// of tenants. With tokens the caller must send one, of any role.
-func StandbyMetrics(registry *prometheus.Registry, tokens *Tokens) http.Handler {
-	i := &interceptor{tokens: tokens}
+// of tenants. With tokens the caller must send one, of any role, or a token of signIn, which may be nil.
+func StandbyMetrics(registry *prometheus.Registry, tokens *Tokens, signIn *SignIn) http.Handler {
+	i := &interceptor{tokens: tokens, signIn: signIn}
 	return i.sameOrigin(metricsHandler(registry, i))
 }
 
 // metricsHandler serves a registry, and the metrics of the tenants that the caller may see.
 func metricsHandler(registry *prometheus.Registry, i *interceptor) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := i.authenticate(r.Header.Values("Authorization"))
+		who, err := i.authenticate(r.Context(), r.Header.Values("Authorization"))
 		if err != nil {
 			i.recordHTTP(r, Principal{}, "get", "metrics", audit.DeniedUnauthenticated, err)
 			writeError(w, err)

@@ -143,7 +143,7 @@ func TestMetricsOfAStandby(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "outbid_leader"}, func() float64 { return 0 }))
-	handler := StandbyMetrics(registry, testTokens(t))
+	handler := StandbyMetrics(registry, testTokens(t), nil)
 	for tok, want := range map[string]int{"": http.StatusUnauthorized, token("eve"): http.StatusOK} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://outbid.example/metrics", nil)
 		if err != nil {

@@ -31,6 +31,9 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 	mux.Handle("GET "+dashboard.Path, dashboard.Handler())
 	mux.HandleFunc("POST "+SessionPath, i.sessions.signIn)
 	mux.HandleFunc("DELETE "+SessionPath, i.sessions.signOut)
+	mux.HandleFunc("GET "+SignInPath, cfg.SignIn.info)
+	mux.HandleFunc("GET "+signInStartPath, i.sessions.startSignIn)
+	mux.HandleFunc("GET "+signInDonePath, i.sessions.finishSignIn)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})

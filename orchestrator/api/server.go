@@ -47,6 +47,8 @@ type Config struct {
 	Listener net.Listener
 	// Tokens authenticates callers. Without it every caller is accepted, which is allowed only on loopback.
 	Tokens *Tokens
+	// SignIn accepts people of an identity provider too, or is nil.
+	SignIn *SignIn
 	// TLS is the server's certificate. Without it connections are not encrypted, which is allowed only on loopback.
 	TLS *tls.Config
 	// Limits holds the limits of each tenant; nil gives every tenant the defaults.
@@ -109,6 +111,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.pace.rate == 0 {
 		cfg.pace = bodyPace()
 	}
+	if err := cfg.SignIn.check(); err != nil {
+		return nil, err
+	}
+	if cfg.SignIn != nil && cfg.Tokens == nil {
+		cfg.Tokens = &Tokens{}
+	}
 	if err := checkAddr(cfg); err != nil {
 		return nil, err
 	}
@@ -121,8 +129,9 @@ func New(cfg Config) (*Server, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	bound := newThrottle(func(tenant string) limits.Tenant { return LimitOf(cfg.Control, cfg.Limits, tenant) })
 	i := &interceptor{
-		sessions: &sessions{tokens: cfg.Tokens, secure: cfg.TLS != nil, now: time.Now},
-		throttle: bound, control: cfg.Control, audit: cfg.Audit, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
+		sessions: &sessions{tokens: cfg.Tokens, provider: cfg.SignIn, secure: cfg.TLS != nil, now: time.Now},
+		throttle: bound, control: cfg.Control, audit: cfg.Audit, tokens: cfg.Tokens, signIn: cfg.SignIn, logger: cfg.Logger, stopping: stopping,
+		calls: calls, seconds: seconds,
 	}
 	i.sessions.record = i.recordSignIn
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}

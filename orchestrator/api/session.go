@@ -79,9 +79,11 @@ func (t *Tokens) session(value string, now time.Time) (s session, e tokenEntry, 
 // sessions signs browsers in and out, and turns their cookies into Authorization headers.
 type sessions struct {
 	tokens *Tokens
-	secure bool
-	now    func() time.Time
-	used   usedCodes
+	// provider is nil without an identity provider.
+	provider *SignIn
+	secure   bool
+	now      func() time.Time
+	used     usedCodes
 	// record adds a sign-in, or its denial, to the audit; it may be nil.
 	record func(r *http.Request, who Principal, denied error)
 }
@@ -121,6 +123,10 @@ func (s *sessions) use(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := s.now()
+	if strings.HasPrefix(c.Value, signInPrefix) {
+		r.Header.Set("Authorization", sessionScheme+" "+c.Value)
+		return
+	}
 	held, entry, ok := s.tokens.session(c.Value, now)
 	if !ok {
 		return

@@ -23,6 +23,9 @@ type memberships struct{ tenants []string }
 // member adds the tenants that list the caller as a member.
 func (i *interceptor) member(who Principal) Principal {
 	if all := i.control.MemberOf(who.Name); len(all) > 0 {
+		if who.also != nil {
+			all = slices.Concat(who.also.tenants, all)
+		}
 		who.also = &memberships{all}
 	}
 	return who

@@ -121,6 +121,9 @@ func LoadTokens(path string) (*Tokens, error) {
 
 // Reload reads the file again, and reports whether the tokens changed. After an error the previous tokens stay valid.
 func (t *Tokens) Reload() (changed bool, err error) {
+	if t.path == "" {
+		return false, nil
+	}
 	now, err := LoadTokens(t.path)
 	if err != nil {
 		return false, err

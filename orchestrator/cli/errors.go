@@ -170,6 +170,9 @@ func flagOf(field string) string {
 		"PolicyOptions": "--policy-option", "Trials.Trust": "--trust-trials", "Trials.User": "--trial-user",
 		"Trials.Groups": "--trial-group", "Trials.Dir": "--trial-dir", "Trials.Processes": "--trial-processes",
 		"Trials.Files": "--trial-files", "Trials.Network": "--trial-network", "Labels": "--label",
+		"OIDC.IssuerURL": "--oidc-issuer-url", "OIDC.ClientID": "--oidc-client-id", "OIDC.CAFile": "--oidc-ca-file",
+		"OIDC.UsernameClaim": "--oidc-username-claim", "OIDC.GroupsClaim": "--oidc-groups-claim",
+		"OIDC.Scopes": "--oidc-scopes", "OIDC.Bindings": "--oidc-bindings",
 	}[field]; ok {
 		return flag
 	}

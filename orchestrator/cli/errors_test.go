@@ -40,7 +40,7 @@ func TestEveryFieldHasItsFlag(t *testing.T) {
 			switch {
 			case !f.IsExported():
 			case inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "orchestrator/server"):
-				walk(inner, map[string]string{"NATS": "NATS.", "Trials": "Trials."}[f.Name])
+				walk(inner, map[string]string{"NATS": "NATS.", "Trials": "Trials.", "OIDC": "OIDC."}[f.Name])
 			case !noFlag[path] && !flags[flagOf(path)]:
 				t.Errorf("%s would be called %s, which is no flag of up, serve or worker", path, flagOf(path))
 			}

@@ -36,7 +36,10 @@ users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker 
 
 --policy selects the policy that gives devices to trials; docs/choose-a-policy.md helps to choose.
 
-Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS requires a certificate.`,
+Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS requires a certificate.
+
+With --oidc-issuer-url people sign in with an OpenID provider, in the dashboard and with 'outbid login'; --tokens is then
+optional. --oidc-bindings gives each user or group a tenant and a role; see docs/operate/sign-in.md.`,
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
   outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --keys .outbid/keys
@@ -72,6 +75,7 @@ Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS re
 	}
 	sv.commonFlags(cmd, &o)
 	natsFlags(cmd, &o.NATS)
+	oidcFlags(cmd, &o.OIDC)
 	f := cmd.Flags()
 	f.StringVar(&o.NATS.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
 	f.StringVar(&o.NATS.Listen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")

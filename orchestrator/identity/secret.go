@@ -15,6 +15,7 @@ import (
 const (
 	secretsKeyInfo = "outbid secrets at rest v1"
 	sealedInfo     = "outbid secrets sealed v1\n"
+	sessionInfo    = "outbid browser sessions v1"
 )
 
 // secretsKeyBytes is the size of an AES-256 key.
@@ -23,17 +24,28 @@ const secretsKeyBytes = 32
 // SecretsKey derives the key that encrypts stored secrets. It depends only on the seed of the cluster's account, so
 // every server with the cluster's keys derives the same key.
 func (k *Keys) SecretsKey() ([]byte, error) {
+	return k.derive("secrets", secretsKeyInfo)
+}
+
+// SessionKey derives the key that encrypts the cookies of browsers. Every server with the cluster's keys derives the
+// same key.
+func (k *Keys) SessionKey() ([]byte, error) {
+	return k.derive("sessions", sessionInfo)
+}
+
+// derive returns an AES-256 key for one purpose. what names it in errors.
+func (k *Keys) derive(what, purpose string) ([]byte, error) {
 	seed, err := k.account.Seed()
 	if err != nil {
-		return nil, fmt.Errorf("derive the key of secrets: %w", err)
+		return nil, fmt.Errorf("derive the key of %s: %w", what, err)
 	}
 	_, raw, err := nkeys.DecodeSeed(seed)
 	if err != nil {
-		return nil, fmt.Errorf("derive the key of secrets: %w", err)
+		return nil, fmt.Errorf("derive the key of %s: %w", what, err)
 	}
-	key, err := hkdf.Key(sha256.New, raw, nil, secretsKeyInfo, secretsKeyBytes)
+	key, err := hkdf.Key(sha256.New, raw, nil, purpose, secretsKeyBytes)
 	if err != nil {
-		return nil, fmt.Errorf("derive the key of secrets: %w", err)
+		return nil, fmt.Errorf("derive the key of %s: %w", what, err)
 	}
 	return key, nil
 }

@@ -157,10 +157,12 @@ func (v *Verifier) discover(ctx context.Context) error {
 	if v.failed != nil && v.cfg.Now().Sub(v.failedAt) < retryAfter {
 		return v.failed
 	}
-	// The request continues when the caller leaves, because others wait for it too.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, v.client), v.cfg.Issuer)
+	provider, err := oidc.NewProvider(oidc.ClientContext(asking, v.client), v.cfg.Issuer)
+	if ctx.Err() != nil {
+		return ctx.Err() // the caller left; that says nothing about the provider
+	}
 	if err == nil {
 		var more struct {
 			Keys string `json:"jwks_uri"`

@@ -40,6 +40,8 @@ type Config struct {
 	AnyPort bool
 	// Tokens is the file with the tokens of users and tools. Without it no token is required.
 	Tokens string
+	// OIDC lets people sign in with an OpenID provider, besides tokens.
+	OIDC OIDCConfig
 	// Limits is the YAML file with each tenant's limits. Without it the defaults of package limits apply.
 	Limits string
 	// Samplers is the maximum number of tuners that run as separate processes; by default DefaultSamplers.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/api"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -25,11 +26,14 @@ type operatorFiles struct {
 	limits *api.Limits
 	// reloaded is called with the kind of a file whose new content is used; it may be nil.
 	reloaded func(kind string)
+	// bindings are those of signIn, which lets people of an OpenID provider in.
+	bindings *api.FileBindings
+	signIn   *api.SignIn
 }
 
 // read loads the certificate and the tokens, and rejects an address that requires them if they are missing,
 // before anything listens there.
-func (c *operatorFiles) read(o *Config, log *slog.Logger) error {
+func (c *operatorFiles) read(o *Config, keys *identity.Keys, log *slog.Logger) error {
 	var err error
 	if o.TLSCert != "" {
 		if c.cert, err = api.LoadCertificate(o.TLSCert, o.TLSKey, c.now); err != nil {
@@ -41,6 +45,9 @@ func (c *operatorFiles) read(o *Config, log *slog.Logger) error {
 		if c.tokens, err = api.LoadTokens(o.Tokens); err != nil {
 			return badField("Tokens", "%w", err)
 		}
+	}
+	if err := c.openSignIn(o.OIDC, keys); err != nil {
+		return err
 	}
 	if o.Limits != "" {
 		if c.limits, err = api.LoadLimits(o.Limits); err != nil {
@@ -87,7 +94,7 @@ const certWarning = 14 * 24 * time.Hour
 func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 	tick := time.NewTicker(secretsEvery)
 	defer tick.Stop()
-	var tokens, cert, limits reloaded
+	var tokens, bindings, cert, limits reloaded
 	var said certTime
 	for {
 		if c.cert != nil {
@@ -100,6 +107,9 @@ func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 		}
 		if c.tokens != nil {
 			tokens.try(c.log, "tokens", c.tokens.Reload)
+		}
+		if c.bindings != nil {
+			bindings.try(c.log, "bindings", c.bindings.Reload)
 		}
 		if c.limits != nil {
 			if limits.try(c.log, "limits", c.limits.Reload) {

@@ -121,6 +121,9 @@ func (s *Server) start(ctx context.Context) {
 			return s.operatorFiles.watch(ctx, func() { s.reserveLogs(ctx) })
 		})
 	}
+	if s.signIn != nil {
+		s.group.start(ctx, "OpenID provider", s.findProvider)
+	}
 }
 
 // orphanAge protects checkpoints whose reports may still be on their way from garbage collection. It also covers clock

@@ -132,7 +132,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.keys, err = identity.MakeKeys(s.cfg.NATS.Keys); err != nil {
 		return badField("NATS.Keys", "%w", err)
 	}
-	if err := s.operatorFiles.read(&s.cfg, s.log); err != nil {
+	if err := s.operatorFiles.read(&s.cfg, s.keys, s.log); err != nil {
 		return err
 	}
 	// Listen first so that a bad address fails early; the API is served last.
@@ -143,7 +143,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.registerOwn(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	notReady := openStandby(listener, s.certs, api.StandbyMetrics(s.registry, s.tokens))
+	notReady := openStandby(listener, s.certs, api.StandbyMetrics(s.registry, s.tokens, s.signIn))
 	base := "http://"
 	if s.certs != nil {
 		base = "https://"
@@ -219,7 +219,8 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Audit: s.audit, Accounts: s.accounts, Verify: s.verify,
+		Tokens: s.tokens, SignIn: s.signIn, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault,
+		Audit: s.audit, Accounts: s.accounts, Verify: s.verify,
 		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
 		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})

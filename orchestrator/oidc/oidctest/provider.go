@@ -251,7 +251,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	refresh := rand.Text()
 	p.grants[refresh] = grant{}
 	changes := map[string]any{}
-	if g.nonce != "" {
+	if _, ok := p.claims["nonce"]; !ok && g.nonce != "" {
 		changes["nonce"] = g.nonce
 	}
 	answer(w, http.StatusOK, map[string]any{
