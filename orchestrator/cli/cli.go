@@ -124,6 +124,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	queries := &queryCommands{a.client}
 	results := &resultCommands{a.client}
 	rounds := &roundCommands{a.client}
+	people := &signInCommands{client: a.client, browse: a.browse}
 	servers := &serverCommands{process: a.process, edition: a.edition}
 	workers := &workerCommands{a.process}
 	cluster := &clusterCommands{client: a.client, version: a.version}
@@ -140,6 +141,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
 		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(), audits.auditCommand())
+	add(groupOther, people.loginCommand(), people.logoutCommand(), people.whoamiCommand())
 	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {
 		more := a.edition.Commands()

@@ -19,7 +19,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/oidc/saved"
 	"github.com/outbid-dev/outbid/orchestrator/server"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -113,6 +115,8 @@ func dial(t target, caFile string, name func()) (*grpc.ClientConn, error) {
 	}
 	if t.token != "" {
 		opts = append(opts, grpc.WithPerRPCCredentials(bearer{t.token, u.Scheme == "https"}))
+	} else if t.signIn != "" {
+		opts = append(opts, grpc.WithPerRPCCredentials(signedIn{t.signIn, u.Scheme == "https"}))
 	}
 	return grpc.NewClient("dns:///"+host, opts...)
 }
@@ -146,6 +150,23 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // RequireTransportSecurity prevents sending the token for a TLS server unencrypted.
 func (b bearer) RequireTransportSecurity() bool { return b.secure }
 
+// signedIn sends the token of 'outbid login', and refreshes it when it expires.
+type signedIn struct {
+	path   string
+	secure bool
+}
+
+func (s signedIn) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, err := saved.Token(ctx, s.path, time.Now)
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity prevents sending the token for a TLS server unencrypted.
+func (s signedIn) RequireTransportSecurity() bool { return s.secure }
+
 // explainedStream explains a stream's errors as dial's interceptor explains those of unary calls.
 type explainedStream struct {
 	grpc.ClientStream
@@ -163,9 +184,11 @@ func (t target) explain(err error) error {
 	switch {
 	case s.Code() == codes.Unavailable && lostConnection(s.Message()):
 		return &exitError{code: exitUnreachable, msg: t.unreachable(s.Message()), err: err}
+	case s.Code() == codes.Unauthenticated && t.signIn != "":
+		return &exitError{code: exitFailed, msg: s.Message() + " (run 'outbid login' to sign in again)", err: err}
 	case s.Code() == codes.Unauthenticated && t.token == "":
 		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s (the server at %s requires a token: give --token-file FILE "+
-			"or set OUTBID_TOKEN)", s.Message(), t.url), err: err}
+			"or set OUTBID_TOKEN, or run 'outbid login' if it has an identity provider)", s.Message(), t.url), err: err}
 	case s.Code() == codes.Unimplemented:
 		return &exitError{code: exitFailed, msg: fmt.Sprintf("the server at %s does not support this call: is it an older "+
 			"version? 'outbid doctor' compares them (%s)", t.url, s.Message()), err: err}

@@ -79,6 +79,8 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 type target struct {
 	url, from string
 	token     string
+	// signIn is the file with the person's sign-in to this server, or "" if there is none or a token is given.
+	signIn string
 	// data is the directory through which the server was found, or "".
 	data string
 	// passing is set if the server stops with its last client.
@@ -121,6 +123,15 @@ func (cl *client) findServer() (target, error) {
 	if err != nil {
 		return target{}, err
 	}
+	t, err := cl.findAddress(token)
+	if err == nil && token == "" {
+		t.signIn = cl.savedSignIn(t.url)
+	}
+	return t, err
+}
+
+// findAddress chooses the server for findServer.
+func (cl *client) findAddress(token string) (target, error) {
 	if cl.opts.server != "" {
 		return target{url: cl.opts.server, from: "--server", token: token}, nil
 	}

@@ -38,8 +38,8 @@ users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker 
 
 Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS requires a certificate.
 
-With --oidc-issuer-url people sign in with an OpenID provider, in the dashboard and with 'outbid login'; --tokens is then
-optional. --oidc-bindings gives each user or group a tenant and a role; see docs/operate/sign-in.md.`,
+With --oidc-issuer-url people sign in with an OpenID provider, in the dashboard and with 'outbid login', and --tokens is
+optional. --oidc-bindings gives each user or group a tenant and a role (docs/operate/sign-in.md).`,
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
   outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --keys .outbid/keys

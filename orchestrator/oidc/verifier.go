@@ -32,6 +32,8 @@ type Config struct {
 	GroupsClaim string
 	// CAFile has the authorities that sign the provider's certificate; "" means the system's.
 	CAFile string
+	// CA has such authorities in PEM; it is used if CAFile is "".
+	CA []byte
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
@@ -93,7 +95,7 @@ func create(cfg Config, keys KeySet) (*Verifier, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	client, err := Client(cfg.CAFile)
+	client, err := Client(cfg.CAFile, cfg.CA)
 	if err != nil {
 		return nil, err
 	}
@@ -110,19 +112,22 @@ func (v *Verifier) verifier(keys KeySet) *oidc.IDTokenVerifier {
 	})
 }
 
-// Client returns an HTTP client that trusts the authorities in a PEM file, or the system's if caFile is "".
-func Client(caFile string) (*http.Client, error) {
+// Client returns an HTTP client that trusts the authorities in a PEM file or, if caFile is "", those in ca. With neither
+// it trusts the system's.
+func Client(caFile string, ca []byte) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxIdleConns: 4,
 	}
 	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
+		var err error
+		if ca, err = os.ReadFile(caFile); err != nil {
 			return nil, fmt.Errorf("CA file: %w", err)
 		}
+	}
+	if caFile != "" || len(ca) > 0 {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(ca) {
 			return nil, fmt.Errorf("CA file %s: must contain a PEM certificate, found none", caFile)
 		}
 	}

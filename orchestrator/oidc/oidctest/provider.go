@@ -130,6 +130,9 @@ func (p *Provider) Token(changes map[string]any) string {
 	return p.sign(changes)
 }
 
+// Refresh returns a refresh token, which can be used once.
+func (p *Provider) Refresh() string { return p.give(grant{}) }
+
 func (p *Provider) sign(changes map[string]any) string {
 	now := time.Now()
 	claims := map[string]any{"iss": p.server.URL, "aud": ClientID, "iat": now.Unix(), "exp": now.Add(p.life).Unix()}
