@@ -1,5 +1,5 @@
 // Package saved keeps what 'outbid login' got from an OpenID provider, one file per server in the user's configuration
-// directory. The Python SDK reads and refreshes the same files (outbid._signin).
+// directory. The Python SDK reads and refreshes the same files (outbid.rpc._signin).
 package saved
 
 import (

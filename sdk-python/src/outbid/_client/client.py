@@ -123,7 +123,7 @@ def connect(
     certificate. The default of `url` is OUTBID_URL, and without that the server of the directory `data` on this
     machine, which is started if it is not running. Such a server saves its trials and ends when the last program that
     uses it has ended, even if that was killed. With `keep` it runs until it is stopped. The default of `token` is
-    OUTBID_TOKEN.
+    OUTBID_TOKEN, and without that the sign-in of `outbid login`.
 
     Raises UnavailableError if the server does not answer, UnauthenticatedError if it refuses the token.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from outbid._core import errors
+from outbid.rpc import _signin
 from outbid.rpc._uninterruptible import Idle, Stream, aside
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Transport:
 
     def __init__(self, address: Address, token: str | None, ca_file: str | None) -> None:
         self._address = address
-        self._metadata = [("authorization", f"Bearer {token}")] if token else []
+        self._token = token
+        self._sign_in: _signin.SignIn | None = None
         self._ca_file = ca_file
         self._channel: grpc.Channel | None = None
         self._url = ""
@@ -84,6 +86,11 @@ class Transport:
         """Whether the server is on this machine."""
         return _parse(self._url)[1].rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
 
+    def _metadata(self) -> list[tuple[str, str]]:
+        """Return the metadata of a call: the token, or that of `outbid login` if none was given."""
+        token = self._token or (self._sign_in.token() if self._sign_in else "")
+        return [("authorization", f"Bearer {token}")] if token else []
+
     def close(self) -> None:
         """Close the connection."""
         channel, self._channel = self._channel, None
@@ -99,7 +106,7 @@ class Transport:
         while True:
             try:
                 answer = aside(
-                    lambda: method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata), self._explain
+                    lambda: method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata()), self._explain
                 )
             except errors.UnavailableError as error:
                 self.recover(error, waiting)
@@ -130,7 +137,7 @@ class Transport:
         """Make a call with a stream of answers. It is not retried: see `recover`."""
         stub = self._stub
         call: Stream[T] = Stream(
-            lambda: method(stub)(request, timeout=timeout, metadata=self._metadata), self._explain, idle
+            lambda: method(stub)(request, timeout=timeout, metadata=self._metadata()), self._explain, idle
         )
         if started is not None:
             started(call)
@@ -164,7 +171,7 @@ class Transport:
         if code == "RESOURCE_EXHAUSTED":
             return errors.LimitError(details or code, _retry_after(error))
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-            details += "; give a token with ob.connect(url, token=...) or OUTBID_TOKEN"
+            details += "; give a token with ob.connect(url, token=...) or OUTBID_TOKEN, or run `outbid login`"
         return _ERRORS.get(code, errors.ServerError)(details or code)
 
     def _dial(self) -> None:
@@ -178,6 +185,7 @@ class Transport:
             return  # gRPC reconnects by itself
         self.close()
         self._url = url
+        self._sign_in = None if self._token else _signin.find(url)
         tls, target = _parse(url)
         options = list(_OPTIONS)
         if self.local:
