@@ -35,7 +35,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,15 @@ test-integrations: build ## run the SDK's tests against Ray, MLflow and the othe
 test-optuna-examples: build ## run the official examples of Optuna in EXAMPLES, a checkout of optuna/optuna-examples
 	python=$$(.ci/python examples); cd sdk-python && OUTBID_OPTUNA_EXAMPLES="$(abspath $(EXAMPLES))" OUTBID_BIN=$(CURDIR)/bin/outbid \
 	  "$$python" $(PYTEST) --durations=0 tests/integrations/test_optuna_examples.py
+
+test-sign-in: build ## sign in with oidc-provider (Node) and Keycloak (Java), which npm and Maven install below .cache
+	mkdir -p .cache/oidc-provider
+	cp orchestrator/endtoend/testdata/oidcprovider/package*.json .cache/oidc-provider
+	cd .cache/oidc-provider && npm ci --no-audit --no-fund
+	test -d .cache/keycloak/keycloak-26.5.0 || mvn -q dependency:unpack -DoutputDirectory=.cache/keycloak \
+	  -Dartifact=org.keycloak:keycloak-quarkus-dist:26.5.0:zip
+	OUTBID_BIN=bin/outbid OUTBID_OIDC_PROVIDER=$$PWD/.cache/oidc-provider \
+	  OUTBID_KEYCLOAK=$$PWD/.cache/keycloak/keycloak-26.5.0 go test -count=1 ./orchestrator/endtoend -run '^TestSignIn' -v
 
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \

@@ -30,7 +30,8 @@ const (
 	// keysLife is how long keys are used before they are read again, so that a key that the provider withdrew does not
 	// stay valid. If the provider does not answer then, the keys stay in use.
 	keysLife = 10 * time.Minute
-	// keysPause is the shortest time between two requests for keys. Tokens with unknown keys cannot cause more.
+	// keysPause is the shortest time from a request that brought no new key to the next one, so that tokens with unknown
+	// keys cannot cause many.
 	keysPause = 5 * time.Second
 	// maxKeys is the largest accepted size of a key set.
 	maxKeys = 1 << 20
@@ -117,9 +118,11 @@ type remoteKeys struct {
 // reading is the state of the keys after a request.
 type reading struct {
 	keys []jose.JSONWebKey
-	// at is the time of keys, asked that of the last request. err is the error of the last request.
-	at, asked time.Time
-	err       error
+	// at is the time of keys.
+	at time.Time
+	// asked is the time of the last request if it brought no new key or is running, else zero. err is its error.
+	asked time.Time
+	err   error
 }
 
 // isDue reports whether a request may be sent now.
@@ -196,18 +199,28 @@ func (r *remoteKeys) current(ctx context.Context, unknown bool) ([]jose.JSONWebK
 	}
 	r.asking.Lock()
 	defer r.asking.Unlock()
-	if last = r.state(); !last.isDue(r.now()) {
-		return last.keys, last.err
+	seen := last.at
+	if last = r.state(); last.at != seen || !last.isDue(r.now()) {
+		return last.keys, last.err // read while this caller waited, or too early
 	}
 	last.asked = r.now()
 	r.set(last)
 	keys, err := r.request(ctx)
 	last.asked, last.err = r.now(), err
 	if err == nil {
+		isNew := !slices.EqualFunc(keys, last.keys, isSameKey)
 		last.keys, last.at = keys, last.asked
+		if isNew {
+			last.asked = time.Time{}
+		}
 	}
 	r.set(last)
 	return last.keys, last.err
+}
+
+func isSameKey(a, b jose.JSONWebKey) bool {
+	key, ok := a.Key.(interface{ Equal(x crypto.PublicKey) bool })
+	return a.KeyID == b.KeyID && ok && key.Equal(b.Key)
 }
 
 func (r *remoteKeys) state() reading {
