@@ -21,7 +21,7 @@ type SignIn struct {
 	Bindings Bindings
 	// Scopes are asked for at sign-in; nil means those that the provider offers of the usual ones.
 	Scopes []string
-	// CA has the PEM certificates that clients must trust to reach the provider, or is nil for the system's.
+	// CA has the PEM certificates that clients must trust to reach the provider, or is nil if the system trusts it.
 	CA []byte
 	// Key seals the sessions of browsers. Servers of one cluster have the same.
 	Key []byte

@@ -263,7 +263,7 @@ func TestBrowserSignsInWithTheProvider(t *testing.T) {
 	if _, body := browse(t, client, h.URL()+"/v1/server"); !strings.Contains(body, `"name":"ann"`) {
 		t.Errorf("the caller is not ann: %s", body)
 	}
-	// The session stands on the bindings.
+	// Bindings apply to sessions too.
 	h.cfg.SignIn.Bindings.(*FileBindings).entries.Store(&[]binding{}) //nolint:forcetypeassert // testSignIn's
 	if resp, body := browse(t, client, h.URL()+"/v1/server"); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("without bindings: %s %s", resp.Status, body)

@@ -79,7 +79,7 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 type target struct {
 	url, from string
 	token     string
-	// signIn is the file with the person's sign-in to this server, or "" if there is none or a token is given.
+	// signIn is the file with the person's sign-in to this server, or "" without one or with a token.
 	signIn string
 	// data is the directory through which the server was found, or "".
 	data string

@@ -209,7 +209,7 @@ func (cl *client) signInPath(server string) (string, error) {
 	return path, nil
 }
 
-// savedSignIn returns the file of a server's sign-in, or "" if there is none.
+// savedSignIn returns the file of a server's sign-in, or "" without one.
 func (cl *client) savedSignIn(server string) string {
 	path, err := cl.signInPath(server)
 	if err != nil {

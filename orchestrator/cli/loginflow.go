@@ -62,7 +62,7 @@ func (p *signInCommands) codeFlow(ctx context.Context, conf *oauth2.Config, o lo
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = server.Shutdown(closing)
-	<-served
+	_ = <-served // http.ErrServerClosed
 	if err != nil {
 		return nil, "", err
 	}

@@ -26,7 +26,7 @@ type idp struct {
 	issuer string
 	// stop takes it down, rotate replaces its keys; it is up afterwards.
 	stop, rotate func()
-	// is makes a person sign in who sends no forms; it may be nil.
+	// is chooses the person if the provider shows no forms, else nil.
 	is func(name string)
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	UsernameClaim string
 	// GroupsClaim is the claim with the names of the caller's groups, or "" if tokens have none.
 	GroupsClaim string
-	// CAFile has the authorities that sign the provider's certificate; "" means the system's.
+	// CAFile has the authorities that sign the provider's certificate; "" means the system's authorities.
 	CAFile string
 	// CA has such authorities in PEM; it is used if CAFile is "".
 	CA []byte
@@ -113,7 +113,7 @@ func (v *Verifier) verifier(keys KeySet) *oidc.IDTokenVerifier {
 }
 
 // Client returns an HTTP client that trusts the authorities in a PEM file or, if caFile is "", those in ca. With neither
-// it trusts the system's.
+// it trusts the system's authorities.
 func Client(caFile string, ca []byte) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},

@@ -228,7 +228,7 @@ func (p *Provider) give(g grant) string {
 	return code
 }
 
-// token exchanges a code, a device code or a refresh token, each of which can be used once.
+// token exchanges a code, a device code or a refresh token. Each can be used once.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ type SignIn struct {
 	Server string `json:"server"`
 	Issuer string `json:"issuer"`
 	Client string `json:"client_id"`
-	// CA has the PEM certificates to trust for the provider, or is "" for the system's.
+	// CA has the PEM certificates to trust for the provider, or is "" if the system trusts it.
 	CA string `json:"ca,omitempty"`
 	// TokenURL is where the token is refreshed, RevokeURL where it is revoked; RevokeURL may be "".
 	TokenURL  string `json:"token_url"`

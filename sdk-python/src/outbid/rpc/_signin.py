@@ -80,7 +80,7 @@ class SignIn:
 
 
 def find(url: str) -> SignIn | None:
-    """Return the sign-in to a server, or None if there is none."""
+    """Return the sign-in to a server, or None without one."""
     path = _path(url)
     return SignIn(path) if path is not None and path.exists() else None
 
