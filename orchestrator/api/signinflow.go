@@ -79,7 +79,10 @@ func (s *sessions) startSignIn(w http.ResponseWriter, r *http.Request) {
 
 // finishSignIn exchanges the provider's code for a session.
 func (s *sessions) finishSignIn(w http.ResponseWriter, r *http.Request) {
-	value, err := s.exchange(r)
+	value, who, err := s.exchange(r)
+	if s.record != nil {
+		s.record(r, who, err)
+	}
 	http.SetCookie(w, s.pendingCookie(r, "", -time.Second))
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -91,37 +94,38 @@ func (s *sessions) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, dashboard.Path, http.StatusFound)
 }
 
-// exchange returns the cookie of a session for the code in a request.
-func (s *sessions) exchange(r *http.Request) (string, error) {
+// exchange returns the cookie of a session for the code in a request, and whose it is, as far as that is known.
+func (s *sessions) exchange(r *http.Request) (cookie string, person Principal, err error) {
 	conf, err := s.oauth(r)
 	if err != nil {
-		return "", err
+		return "", person, err
 	}
 	p, err := s.pending(r)
 	if err != nil {
-		return "", err
+		return "", person, err
 	}
 	q := r.URL.Query()
 	if problem := q.Get("error"); problem != "" {
-		return "", status.Errorf(codes.PermissionDenied, "the provider refused: %s", cmp.Or(q.Get("error_description"), problem))
+		return "", person, status.Errorf(codes.PermissionDenied, "the provider refused: %s", cmp.Or(q.Get("error_description"), problem))
 	}
 	verifier := s.provider.Verifier
 	ctx := verifier.Context(r.Context())
 	answer, err := conf.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(p.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return "", status.Errorf(codes.Unauthenticated, "the provider refused the code: %s", cmp.Or(refused.ErrorDescription, refused.ErrorCode, refused.Error()))
+		return "", person, status.Errorf(codes.Unauthenticated, "the provider refused the code: %s", cmp.Or(refused.ErrorDescription, refused.ErrorCode, refused.Error()))
 	}
 	if err != nil {
-		return "", status.Errorf(codes.Unavailable, "the provider did not answer: %v", err)
+		return "", person, status.Errorf(codes.Unavailable, "the provider did not answer: %v", err)
 	}
 	who, _, err := verifier.VerifyAnswer(ctx, answer, p.Nonce)
 	if err != nil {
-		return "", signInError(err)
+		return "", person, signInError(err)
 	}
-	if _, err := s.provider.Bindings.Bind(who.Name, who.Groups); err != nil {
-		return "", err
+	if person, err = s.provider.Bindings.Bind(who.Name, who.Groups); err != nil {
+		return "", Principal{Name: who.Name}, err
 	}
-	return browserSession{Name: who.Name, Groups: who.Groups, Began: s.now()}.encode(s.provider.Key)
+	cookie, err = browserSession{Name: who.Name, Groups: who.Groups, Began: s.now()}.encode(s.provider.Key)
+	return cookie, person, err
 }
 
 // pending returns the sign-in that the browser started, if the request's state is the one that was sent with it.
