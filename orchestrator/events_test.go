@@ -18,6 +18,7 @@ var readsKinds = map[string]string{ //nolint:gochecknoglobals // a table of this
 	"orchestrator/control/rounds/decisions.go": "decides: checks a round's grants against quotas before they are events",
 	"orchestrator/control/rounds/fits.go":      "decides: checks which results of a round apply before they are events",
 	"orchestrator/sim/invariants.go":           "is there to disagree with the fold: it must not ask it what an event means",
+	"orchestrator/usage/index.go":              "keeps the leases that have ended, which the state forgets",
 	"orchestrator/ledger/ledgertest":           "checks that events come back as they were",
 }
 

@@ -1,0 +1,94 @@
+package usage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+)
+
+// Prices are the prices of devices.
+type Prices struct {
+	// Currency is shown with costs.
+	Currency string `yaml:"currency"`
+	// DeviceHour is the price of a device for an hour by device type, with "*" for all other types.
+	DeviceHour map[string]float64 `yaml:"device_hour"`
+}
+
+// Of returns the price of a device of a type for an hour, and whether it is known.
+func (p Prices) Of(kind string) (hour float64, known bool) {
+	if hour, known = p.DeviceHour[kind]; !known {
+		hour, known = p.DeviceHour["*"]
+	}
+	return hour, known
+}
+
+// Check returns an error that names the first price that is invalid.
+func (p Prices) Check() error {
+	for _, kind := range slices.Sorted(maps.Keys(p.DeviceHour)) {
+		if hour := p.DeviceHour[kind]; !(hour >= 0) || math.IsInf(hour, 0) {
+			return fmt.Errorf("device_hour.%s: must be a finite number of at least 0, got %v", kind, hour)
+		}
+	}
+	return nil
+}
+
+// ParsePrices parses a YAML file with prices.
+func ParsePrices(data []byte) (Prices, error) {
+	if err := spec.SyntaxError(data); err != nil {
+		return Prices{}, err
+	}
+	var p Prices
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
+		return Prices{}, fmt.Errorf("%s; want currency, and device_hour with a price by device type",
+			strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n  ", " "))
+	}
+	return p, p.Check()
+}
+
+// PriceFile holds the prices of a YAML file. A nil PriceFile has no prices.
+type PriceFile struct {
+	path string
+	now  atomic.Pointer[Prices]
+}
+
+// OpenPrices reads a YAML file with prices.
+func OpenPrices(path string) (*PriceFile, error) {
+	f := &PriceFile{path: path}
+	_, err := f.Reload()
+	return f, err
+}
+
+// Reload reads the file again, and reports whether the prices changed. After an error the previous prices remain.
+func (f *PriceFile) Reload() (changed bool, err error) {
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return false, fmt.Errorf("open prices: %w", err)
+	}
+	p, err := ParsePrices(data)
+	if err != nil {
+		return false, fmt.Errorf("prices %s: %w", f.path, err)
+	}
+	old := f.now.Swap(&p)
+	return old != nil && (old.Currency != p.Currency || !maps.Equal(old.DeviceHour, p.DeviceHour)), nil
+}
+
+// Prices returns the current prices.
+func (f *PriceFile) Prices() Prices {
+	if f == nil {
+		return Prices{}
+	}
+	return *f.now.Load()
+}
