@@ -73,6 +73,7 @@ func rules() map[string]rule {
 		outbidv1.OutbidService_GetRound_FullMethodName:      {need: read, verb: "get", resource: "rounds"},
 		outbidv1.OutbidService_ListRounds_FullMethodName:    {need: read, verb: "list", resource: "rounds"},
 		outbidv1.OutbidService_GetPrices_FullMethodName:     {need: read, verb: "get", resource: "prices"},
+		outbidv1.OutbidService_GetUsage_FullMethodName:      {need: read, verb: "get", resource: "usage"},
 		outbidv1.OutbidService_GetTenant_FullMethodName:     {need: read, verb: "get", resource: "tenants"},
 		outbidv1.OutbidService_ListTenants_FullMethodName:   {need: read, verb: "list", resource: "tenants"},
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,7 +101,9 @@ func unknownParameter(ctx context.Context, r *http.Request) metadata.MD {
 		return nil
 	}
 	for key := range r.URL.Query() {
-		if fields.ByTextName(key) == nil && fields.ByJSONName(key) == nil {
+		name, _, inMap := strings.Cut(key, "[") // prices[h100]=2 sets an entry of a map
+		f := cmp.Or(fields.ByTextName(name), fields.ByJSONName(name))
+		if f == nil || inMap && !f.IsMap() {
 			return metadata.Pairs(badParameter, key)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/usage"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -38,7 +39,10 @@ type Config struct {
 	// Accounts stores API tokens; nil for none.
 	Accounts Accounts
 	// Audit records calls; nil for none.
-	Audit  Audit
+	Audit Audit
+	// Usage may be nil: then GetUsage is not served. Prices may be nil: then costs need prices in the request.
+	Usage  Usage
+	Prices *usage.PriceFile
 	Logger *slog.Logger
 	// Registry is the content of /metrics; the server adds its own metrics to it.
 	Registry *prometheus.Registry

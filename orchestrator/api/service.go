@@ -30,6 +30,7 @@ type service struct {
 	explainService
 	auditService
 	accountService
+	usageService
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
@@ -45,6 +46,7 @@ func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() ev
 		auditService:   auditService{cfg.Audit},
 		accountService: accountService{cfg.Accounts, cfg.Tokens},
 		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
+		usageService:   usageService{cfg.Usage, cfg.Prices},
 	}
 	s.explainService = explainService{
 		lookup: all, whatIf: cfg.WhatIf, simulating: make(chan struct{}, 1), asCaller: asCaller, logger: cfg.Logger,

@@ -140,7 +140,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
-		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(), audits.auditCommand())
+		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(), tenants.usageCommand(), audits.auditCommand())
 	add(groupOther, people.loginCommand(), people.logoutCommand(), people.whoamiCommand())
 	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {

@@ -328,6 +328,21 @@ func (f *fakeService) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*o
 	return &outbidv1.GetPricesResponse{Policy: "oasis", Prices: f.prices}, nil
 }
 
+func (f *fakeService) GetUsage(_ context.Context, req *outbidv1.GetUsageRequest) (*outbidv1.GetUsageResponse, error) {
+	f.note(req)
+	row := func(cost *float64) *outbidv1.UsageRow {
+		r := &outbidv1.UsageRow{DeviceSeconds: 5400.5, Cost: cost}
+		for _, c := range req.GetBy() {
+			r.Values = append(r.Values, c+"-1")
+		}
+		return r
+	}
+	return &outbidv1.GetUsageResponse{
+		Since: req.GetSince(), Until: ago(0), By: req.GetBy(), Currency: "EUR",
+		Rows: []*outbidv1.UsageRow{row(new(3.00028)), row(nil)}, Total: &outbidv1.UsageRow{DeviceSeconds: 10801},
+	}, nil
+}
+
 func (f *fakeService) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (
 	*outbidv1.GetServerInfoResponse, error,
 ) {

@@ -93,6 +93,7 @@ below are stable: later versions only add fields. NaN and infinities are the str
 		of    any
 	}{
 		{"Prices (`prices`)", pricesView{}},
+		{"Usage (`usage`)", usageView{}},
 		{"A sweep (`ls`, `show SWEEP`, `submit`, `pause`, `resume`, `stop`, `extend`)", sweepView{}},
 		{"A trial (`ls SWEEP`, `show SWEEP/TRIAL`, `best`)", trialView{}},
 		{"A line of `run` and `watch`", updateView{}},

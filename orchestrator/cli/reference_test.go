@@ -120,7 +120,7 @@ func TestExamplesParse(t *testing.T) {
 func TestJSONFieldsAreDocumentedSnakeCase(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{
-		sweepView{}, pricesView{}, trialView{}, updateView{}, nodeView{}, logView{}, previewView{}, checkView{}, versionView{}, explanationView{},
+		sweepView{}, pricesView{}, usageView{}, trialView{}, updateView{}, nodeView{}, logView{}, previewView{}, checkView{}, versionView{}, explanationView{},
 	} {
 		typ := reflect.TypeOf(v)
 		for f := range typ.Fields() {

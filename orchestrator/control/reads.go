@@ -44,6 +44,9 @@ func (r *Reads) Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch)
 	return r.cfg.Ledger.Read(ctx, max(1, from), f)
 }
 
+// Now returns the ledger's time.
+func (r *Reads) Now() time.Time { return r.time.now() }
+
 // TenantStates returns the tenants that were added or have sweeps, by name.
 func (r *Reads) TenantStates() []*outbidv1.TenantState {
 	all := r.views.load().TenantViews(r.time.now())

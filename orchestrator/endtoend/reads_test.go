@@ -89,6 +89,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		},
 		"GetRound":   s.readRound,
 		"ListRounds": s.readRounds,
+		"GetUsage": func(ctx context.Context, _ *entry) error {
+			r, err := s.GetUsage(ctx, &outbidv1.GetUsageRequest{By: []string{"type"}})
+			return want(err, r.GetTotal().GetDeviceSeconds() >= 0, r)
+		},
 		"GetPrices": func(ctx context.Context, _ *entry) error {
 			_, err := s.GetPrices(ctx, &outbidv1.GetPricesRequest{})
 			return err

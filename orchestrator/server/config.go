@@ -44,6 +44,8 @@ type Config struct {
 	OIDC OIDCConfig
 	// Limits is the YAML file with each tenant's limits. Without it the defaults of package limits apply.
 	Limits string
+	// Prices is the YAML file with the prices of devices. Without it the cost of usage is not known.
+	Prices string
 	// Samplers is the maximum number of tuners that run as separate processes; by default DefaultSamplers.
 	Samplers int
 	// TLSCert and TLSKey are PEM files with the certificate for API and NATS. Without them both are unencrypted.

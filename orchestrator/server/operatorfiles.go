@@ -10,6 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/usage"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -29,6 +30,7 @@ type operatorFiles struct {
 	// bindings are those of signIn, which lets people of an OpenID provider in.
 	bindings *api.FileBindings
 	signIn   *api.SignIn
+	prices   *usage.PriceFile
 }
 
 // read loads the certificate and the tokens, and rejects an address that requires them if they are missing,
@@ -52,6 +54,11 @@ func (c *operatorFiles) read(o *Config, keys *identity.Keys, log *slog.Logger) e
 	if o.Limits != "" {
 		if c.limits, err = api.LoadLimits(o.Limits); err != nil {
 			return badField("Limits", "%w", err)
+		}
+	}
+	if o.Prices != "" {
+		if c.prices, err = usage.OpenPrices(o.Prices); err != nil {
+			return badField("Prices", "%w", err)
 		}
 	}
 	for _, file := range []string{o.NATS.Keys, o.Tokens, o.TLSKey} {
@@ -89,12 +96,12 @@ const secretsEvery = 2 * time.Second
 // certWarning is how long before its expiry a certificate is warned about.
 const certWarning = 14 * 24 * time.Hour
 
-// watch loads new tokens, limits and a renewed certificate while the server runs, so that changes do not require
+// watch loads new tokens, limits, prices and a renewed certificate while the server runs, so that changes do not require
 // a restart. It calls newLimits after new limits. A file that cannot be read changes nothing and is logged once.
 func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 	tick := time.NewTicker(secretsEvery)
 	defer tick.Stop()
-	var tokens, bindings, cert, limits reloaded
+	var tokens, bindings, cert, limits, prices reloaded
 	var said certTime
 	for {
 		if c.cert != nil {
@@ -116,6 +123,9 @@ func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 				c.report("limits")
 				newLimits()
 			}
+		}
+		if c.prices != nil {
+			prices.try(c.log, "prices", c.prices.Reload)
 		}
 		if c.cert != nil && cert.try(c.log, "certificate", c.cert.Reload) {
 			c.report("certificates")

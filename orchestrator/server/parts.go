@@ -16,6 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/uptime"
+	"github.com/outbid-dev/outbid/orchestrator/usage"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -86,6 +87,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return s.damaged(err)
 	}
+	s.usage = usage.Open(usage.Config{File: filepath.Join(s.cfg.Data, "usage"), Ledger: s.loop.Ledger, Now: s.loop.Now, Log: s.log})
 	if err := s.registerLoop(); err != nil {
 		return err
 	}
@@ -115,8 +117,9 @@ func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "scrub of the ledger", s.scrub.run)
 	s.group.start(ctx, "store", s.awaitStore)
 	s.group.start(ctx, "functions", s.tidyStore)
+	s.group.start(ctx, "usage", s.usage.Follow)
 	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
-	if s.tokens != nil || s.cert != nil || s.limits != nil {
+	if s.tokens != nil || s.cert != nil || s.limits != nil || s.prices != nil {
 		s.group.start(ctx, "secrets", func(ctx context.Context) error {
 			return s.operatorFiles.watch(ctx, func() { s.reserveLogs(ctx) })
 		})

@@ -28,6 +28,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/secrets"
+	"github.com/outbid-dev/outbid/orchestrator/usage"
 )
 
 // Server is an orchestrator, optionally with NATS and workers in the same process.
@@ -45,6 +46,7 @@ type Server struct {
 	loop     *control.Loop
 	reports  *reportLog
 	record   ledger.Ledger
+	usage    *usage.Book
 	guard    *ledgerGuard
 	scrub    *ledgerScrub
 	agents   *agents.Pool
@@ -220,7 +222,7 @@ func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
 		Tokens: s.tokens, SignIn: s.signIn, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault,
-		Audit: s.audit, Accounts: s.accounts, Verify: s.verify,
+		Audit: s.audit, Accounts: s.accounts, Usage: s.usage, Prices: s.prices, Verify: s.verify,
 		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
 		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})

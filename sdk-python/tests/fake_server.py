@@ -223,8 +223,10 @@ class FakeServer(service.OutbidServiceServicer):
     def GetTrial(self, request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
-    JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetPrices = GetRound = ListRounds = GetTrial
-    ControlNode = SetTenant = GetTenant = ListTenants = RemoveTenant = GetTrial
+    JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetPrices = GetRound = (
+        ListRounds
+    ) = GetTrial
+    ControlNode = SetTenant = GetTenant = ListTenants = RemoveTenant = GetUsage = GetTrial
 
     def last(self, kind: type[Any]) -> Any:
         """Return the newest request of a type."""

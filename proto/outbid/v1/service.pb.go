@@ -6848,7 +6848,7 @@ var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"~\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"~\n" +
 	"\x06Secret\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x121\n" +
@@ -7354,7 +7354,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
-	"\x15NODE_COMMAND_UNCORDON\x10\x032\xdb\x19\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x032\xa0\x1a\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -7405,7 +7405,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"ListTokens\x12\x1c.outbid.v1.ListTokensRequest\x1a\x1d.outbid.v1.ListTokensResponse\x12L\n" +
 	"\vRotateToken\x12\x1d.outbid.v1.RotateTokenRequest\x1a\x1e.outbid.v1.RotateTokenResponse\x12L\n" +
 	"\vRevokeToken\x12\x1d.outbid.v1.RevokeTokenRequest\x1a\x1e.outbid.v1.RevokeTokenResponse\x12F\n" +
-	"\tListAudit\x12\x1b.outbid.v1.ListAuditRequest\x1a\x1c.outbid.v1.ListAuditResponse\x12R\n" +
+	"\tListAudit\x12\x1b.outbid.v1.ListAuditRequest\x1a\x1c.outbid.v1.ListAuditResponse\x12C\n" +
+	"\bGetUsage\x12\x1a.outbid.v1.GetUsageRequest\x1a\x1b.outbid.v1.GetUsageResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -7557,10 +7558,12 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*GetTenantRequest)(nil),       // 131: outbid.v1.GetTenantRequest
 	(*ListTenantsRequest)(nil),     // 132: outbid.v1.ListTenantsRequest
 	(*RemoveTenantRequest)(nil),    // 133: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 134: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 135: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 136: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 137: outbid.v1.RemoveTenantResponse
+	(*GetUsageRequest)(nil),        // 134: outbid.v1.GetUsageRequest
+	(*SetTenantResponse)(nil),      // 135: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 136: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 137: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 138: outbid.v1.RemoveTenantResponse
+	(*GetUsageResponse)(nil),       // 139: outbid.v1.GetUsageResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
 	107, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
@@ -7714,52 +7717,54 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	100, // 148: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
 	102, // 149: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
 	92,  // 150: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
-	73,  // 151: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 152: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 153: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 154: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 155: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 156: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 157: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 158: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 159: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 160: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 161: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 162: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 163: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 164: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 165: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 166: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 167: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 168: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 169: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 170: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 171: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 172: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 173: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 174: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	78,  // 175: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	81,  // 176: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	83,  // 177: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	87,  // 178: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	89,  // 179: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	91,  // 180: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	134, // 181: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	135, // 182: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	136, // 183: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	137, // 184: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 185: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 186: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 187: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 188: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	97,  // 189: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
-	99,  // 190: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
-	101, // 191: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
-	103, // 192: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
-	93,  // 193: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
-	74,  // 194: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	152, // [152:195] is the sub-list for method output_type
-	109, // [109:152] is the sub-list for method input_type
+	134, // 151: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
+	73,  // 152: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 153: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 154: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 155: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 156: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 157: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 158: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 159: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 160: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 161: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 162: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 163: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 164: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 165: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 166: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 167: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 168: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 169: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 170: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 171: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 172: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 173: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 174: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 175: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	78,  // 176: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	81,  // 177: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	83,  // 178: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	87,  // 179: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	89,  // 180: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	91,  // 181: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	135, // 182: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	136, // 183: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	137, // 184: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	138, // 185: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 186: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 187: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 188: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 189: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	97,  // 190: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
+	99,  // 191: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
+	101, // 192: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
+	103, // 193: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
+	93,  // 194: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	139, // 195: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
+	74,  // 196: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	153, // [153:197] is the sub-list for method output_type
+	109, // [109:153] is the sub-list for method input_type
 	109, // [109:109] is the sub-list for extension type_name
 	109, // [109:109] is the sub-list for extension extendee
 	0,   // [0:109] is the sub-list for field type_name
@@ -7776,6 +7781,7 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
+	file_outbid_v1_usage_proto_init()
 	file_outbid_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[15].OneofWrappers = []any{}

@@ -63,6 +63,7 @@ const (
 	OutbidService_RotateToken_FullMethodName    = "/outbid.v1.OutbidService/RotateToken"
 	OutbidService_RevokeToken_FullMethodName    = "/outbid.v1.OutbidService/RevokeToken"
 	OutbidService_ListAudit_FullMethodName      = "/outbid.v1.OutbidService/ListAudit"
+	OutbidService_GetUsage_FullMethodName       = "/outbid.v1.OutbidService/GetUsage"
 	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
@@ -158,6 +159,8 @@ type OutbidServiceClient interface {
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// ListAudit lists records of the audit, oldest first. For admins and auditors.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
+	// GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
+	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error)
 	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -659,6 +662,16 @@ func (c *outbidServiceClient) ListAudit(ctx context.Context, in *ListAuditReques
 	return out, nil
 }
 
+func (c *outbidServiceClient) GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUsageResponse)
+	err := c.cc.Invoke(ctx, OutbidService_GetUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -761,6 +774,8 @@ type OutbidServiceServer interface {
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// ListAudit lists records of the audit, oldest first. For admins and auditors.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
+	// GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
+	GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error)
 	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -898,6 +913,9 @@ func (UnimplementedOutbidServiceServer) RevokeToken(context.Context, *RevokeToke
 }
 func (UnimplementedOutbidServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
+}
+func (UnimplementedOutbidServiceServer) GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUsage not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -1608,6 +1626,24 @@ func _OutbidService_ListAudit_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_GetUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).GetUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_GetUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).GetUsage(ctx, req.(*GetUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -1764,6 +1800,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAudit",
 			Handler:    _OutbidService_ListAudit_Handler,
+		},
+		{
+			MethodName: "GetUsage",
+			Handler:    _OutbidService_GetUsage_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outbid._client.handle import LogLine, SweepHandle
     from outbid._client.secrets import SecretInfo, Secrets
     from outbid._client.tenant import Tenant, TenantLimit
+    from outbid._client.usage import Usage, UsageRow
     from outbid._core.errors import (
         CheckpointError,
         ConflictError,
@@ -159,6 +160,7 @@ _HOMES = {
     "_search.preview": ("Preview",),
     "_search.sweep": ("Sweep",),
     "_client.tenant": ("Tenant", "TenantLimit"),
+    "_client.usage": ("Usage", "UsageRow"),
     "_training.trial": ("Device", "Fork", "Trial"),
     "_search.tuner_classes": (
         "ASHA",
@@ -293,6 +295,8 @@ if TYPE_CHECKING:  # the names of outbid.errors and outbid.types, which `__getat
         "UnavailableError",
         "UntrustedError",
         "Update",
+        "Usage",
+        "UsageRow",
     ]
 
 

@@ -33,6 +33,8 @@ from outbid import (
     TrainedAgain,
     Tuner,
     Update,
+    Usage,
+    UsageRow,
 )
 
 __all__ = [
@@ -66,4 +68,6 @@ __all__ = [
     "TrainedAgain",
     "Tuner",
     "Update",
+    "Usage",
+    "UsageRow",
 ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from outbid._client import programs, tenant
+from outbid._client import programs, tenant, usage
 from outbid._client.connection import Connection
 from outbid._client.handle import SweepHandle
 from outbid._client.local_server import DATA, LocalServer
@@ -68,6 +70,21 @@ class Client(Connection):
         """Return the tenants for which the caller may act, by name, with their limits and usage."""
         found = self.rpc.list_tenants(tenant_pb2.ListTenantsRequest()).tenants
         return [tenant.tenant(state) for state in found]
+
+    def usage(
+        self,
+        *by: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        prices: Mapping[str, float] | None = None,
+    ) -> usage.Usage:
+        """Return the device time of leases in a period, and its cost.
+
+        `by` names the columns: "tenant", "user", "type" (of devices) or "label.NAME". Without times the period is the
+        whole ledger up to now; a time without a zone is UTC. `prices` are those of a device for an hour by device type,
+        "*" for other types, instead of the server's.
+        """
+        return usage.usage(self.rpc.get_usage(usage.request(by, since, until, prices)))
 
     @property
     def secrets(self) -> Secrets:

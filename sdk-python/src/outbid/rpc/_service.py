@@ -10,7 +10,7 @@ from typing import Any
 from outbid._core.errors import ServerError
 from outbid.rpc._transport import Address, FixedAddress, Patience, Transport
 from outbid.v1 import service_pb2 as pb
-from outbid.v1 import tenant_pb2
+from outbid.v1 import tenant_pb2, usage_pb2
 
 _PIECE = 1 << 20
 
@@ -214,6 +214,10 @@ class Service:
     def get_prices(self, request: pb.GetPricesRequest) -> pb.GetPricesResponse:
         """Return the prices of devices in coming slots, under a policy that has prices."""
         return self._transport.call(lambda s: s.GetPrices, request, pb.GetPricesResponse)
+
+    def get_usage(self, request: usage_pb2.GetUsageRequest) -> usage_pb2.GetUsageResponse:
+        """Return the device time of leases in a period, and its cost."""
+        return self._transport.call(lambda s: s.GetUsage, request, usage_pb2.GetUsageResponse)
 
     def list_rounds(self, request: pb.ListRoundsRequest) -> pb.ListRoundsResponse:
         """Return the newest rounds of the policy."""

@@ -5,6 +5,7 @@ import warnings
 
 from outbid.v1 import service_pb2 as outbid_dot_v1_dot_service__pb2
 from outbid.v1 import tenant_pb2 as outbid_dot_v1_dot_tenant__pb2
+from outbid.v1 import usage_pb2 as outbid_dot_v1_dot_usage__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -245,6 +246,11 @@ class OutbidServiceStub(object):
                 '/outbid.v1.OutbidService/ListAudit',
                 request_serializer=outbid_dot_v1_dot_service__pb2.ListAuditRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ListAuditResponse.FromString,
+                _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/outbid.v1.OutbidService/GetUsage',
+                request_serializer=outbid_dot_v1_dot_usage__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_usage__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
@@ -553,6 +559,13 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetUsage(self, request, context):
+        """GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo returns the server's version, settings and health.
         """
@@ -772,6 +785,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ListAudit,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ListAuditRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ListAuditResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=outbid_dot_v1_dot_usage__pb2.GetUsageRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_usage__pb2.GetUsageResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -1914,6 +1932,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ListAudit',
             outbid_dot_v1_dot_service__pb2.ListAuditRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ListAuditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/GetUsage',
+            outbid_dot_v1_dot_usage__pb2.GetUsageRequest.SerializeToString,
+            outbid_dot_v1_dot_usage__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

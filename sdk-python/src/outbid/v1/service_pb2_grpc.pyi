@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import outbid.v1.service_pb2
 import outbid.v1.tenant_pb2
+import outbid.v1.usage_pb2
 import sys
 import typing
 
@@ -698,6 +699,22 @@ _OutbidServiceListAuditType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceGetUsageType = typing_extensions.TypeVar(
+    '_OutbidServiceGetUsageType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.usage_pb2.GetUsageRequest,
+        outbid.v1.usage_pb2.GetUsageResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.usage_pb2.GetUsageRequest,
+        outbid.v1.usage_pb2.GetUsageResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.usage_pb2.GetUsageRequest,
+        outbid.v1.usage_pb2.GetUsageResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -714,7 +731,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetUsageType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -886,6 +903,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ListAuditRequest,
             outbid.v1.service_pb2.ListAuditResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.usage_pb2.GetUsageRequest,
+            outbid.v1.usage_pb2.GetUsageResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -1064,6 +1085,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ListAuditResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.usage_pb2.GetUsageRequest,
+            outbid.v1.usage_pb2.GetUsageResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -1198,6 +1223,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     ListAudit: _OutbidServiceListAuditType
     """ListAudit lists records of the audit, oldest first. For admins and auditors."""
+
+    GetUsage: _OutbidServiceGetUsageType
+    """GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo returns the server's version, settings and health."""
@@ -1370,6 +1398,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ListAuditRequest,
         outbid.v1.service_pb2.ListAuditResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.usage_pb2.GetUsageRequest,
+        outbid.v1.usage_pb2.GetUsageResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -1719,6 +1751,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ListAuditResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListAuditResponse]]:
         """ListAudit lists records of the audit, oldest first. For admins and auditors."""
+
+    @abc.abstractmethod
+    def GetUsage(
+        self,
+        request: outbid.v1.usage_pb2.GetUsageRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.usage_pb2.GetUsageResponse, collections.abc.Awaitable[outbid.v1.usage_pb2.GetUsageResponse]]:
+        """GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label."""
 
     @abc.abstractmethod
     def GetServerInfo(

@@ -489,6 +489,22 @@ export interface GetTrialResponse {
   trial?: Trial | null;
 }
 
+export interface GetUsageRequest {
+  since?: string | null;
+  until?: string | null;
+  by: string[];
+  prices: Record<string, Float>;
+}
+
+export interface GetUsageResponse {
+  since?: string | null;
+  until?: string | null;
+  by: string[];
+  rows: UsageRow[];
+  total?: UsageRow | null;
+  currency: string;
+}
+
 export interface GridSearch {
   max_steps: string;
   points: number;
@@ -1298,6 +1314,12 @@ export interface Tuner {
   auto?: Auto | null;
   seed?: string;
   points: Record<string, unknown>[];
+}
+
+export interface UsageRow {
+  values: string[];
+  device_seconds: Float;
+  cost?: Float;
 }
 
 export interface Utility {
