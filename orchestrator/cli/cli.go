@@ -126,7 +126,7 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	rounds := &roundCommands{a.client}
 	people := &signInCommands{client: a.client, browse: a.browse}
 	servers := &serverCommands{process: a.process, edition: a.edition}
-	workers := &workerCommands{a.process}
+	workers := &workerCommands{process: a.process}
 	cluster := &clusterCommands{client: a.client, version: a.version}
 	keys := &keyCommands{a.console}
 	tenants := &tenantCommands{a.client}
@@ -139,8 +139,11 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 		sweeps.watchCommand(), queries.showCommand(), explains.command(), explains.whatIfCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
 	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
-	add(groupServer, servers.serveCommand(), workers.workerCommand(), cluster.nodesCommand(), cluster.doctorCommand(),
-		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(), tenants.usageCommand(), audits.auditCommand())
+	serve, worker := servers.serveCommand(), workers.workerCommand()
+	configs := &configCommands{a.client, map[string]func() error{"serve": servers.checkServe, "worker": workers.checkWorker}}
+	add(groupServer, serve, worker, configs.command(), cluster.nodesCommand(), cluster.doctorCommand(),
+		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(),
+		tenants.usageCommand(), audits.auditCommand())
 	add(groupOther, people.loginCommand(), people.logoutCommand(), people.whoamiCommand())
 	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {

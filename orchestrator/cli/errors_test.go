@@ -25,7 +25,7 @@ func TestEveryFieldHasItsFlag(t *testing.T) {
 		}
 	}
 	noFlag := map[string]bool{ // fields that the command line sets itself
-		"Alone": true, "AnyPort": true, "LeadWait": true, "Policies": true, "WhatIf": true, "Version": true, "Logger": true, "Now": true, "Note": true, "NATS.AnyPort": true,
+		"Alone": true, "AnyPort": true, "LeadWait": true, "Policies": true, "WhatIf": true, "Version": true, "Logger": true, "Now": true, "Note": true, "NATS.AnyPort": true, "Reload": true,
 		"secrets": true, "decided": true, "NATS.host": true, "NATS.port": true,
 	}
 	var walk func(typ reflect.Type, prefix string)

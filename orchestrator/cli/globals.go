@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outbid-dev/outbid/orchestrator/server"
+	"github.com/outbid-dev/outbid/orchestrator/settings"
 )
 
 // globalOptions has the flags of every command.
@@ -108,6 +109,8 @@ type client struct {
 	*console
 	getenv func(string) string
 	opts   globalOptions
+	// applied are the settings of the running command, if it is configurable.
+	applied []settings.Setting
 }
 
 // logger returns the logger that the global flags select.

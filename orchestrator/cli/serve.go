@@ -6,15 +6,19 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/server"
+	"github.com/outbid-dev/outbid/orchestrator/settings"
 )
 
 // serverCommands start servers: serve and up.
 type serverCommands struct {
 	*process
 	edition Edition
+	// checkServe checks the configuration of serve, after its flags are set.
+	checkServe func() error
 }
 
 func (sv *serverCommands) serveCommand() *cobra.Command {
@@ -48,20 +52,11 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "ca " + globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.parse(cmd.Flags()); err != nil {
-				return err
-			}
 			if sv.opts.tokenFile != "" {
 				return errJoinTokenGone("serve")
 			}
-			if o.NATS.URL != "" && cmd.Flags().Changed("nats-listen") {
-				return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
-			}
-			if o.Standby && o.NATS.URL == "" {
-				return badInput("--standby requires --nats: the NATS in this process does not serve another orchestrator")
-			}
-			if o.NATS.URL == "" {
-				o.NATS.AnyPort = !cmd.Flags().Changed("nats-listen")
+			if err := o.prepareServe(cmd.Flags()); err != nil {
+				return err
 			}
 			closeAudit, err := sv.openAuditLog(auditLog, &o.Config)
 			if err != nil {
@@ -69,6 +64,14 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 			}
 			defer closeAudit()
 			return sv.untilDone(cmd.Context(), func(ctx context.Context) error {
+				log, err := sv.logger()
+				if err != nil {
+					return err
+				}
+				o.Reload = sv.reloads(ctx, func() ([]settings.Setting, error) {
+					fresh := &serverCommands{process: &process{client: &client{console: sv.console, getenv: sv.getenv}}, edition: sv.edition}
+					return fresh.settingsOfNew(fresh.serveCommand(), sv.configFile(cmd))
+				}, log)
 				return sv.runServer(ctx, o.Config, sv.greetServe)
 			})
 		},
@@ -87,7 +90,30 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 	f.StringVar(&o.Name, "name", "", "unique name of this server among standbys (default: the machine's)")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagFilename("audit-log")
-	return cmd
+	sv.checkServe = func() error {
+		if err := o.prepareServe(f); err != nil {
+			return err
+		}
+		return o.Check()
+	}
+	return sv.configurable(cmd)
+}
+
+// prepareServe parses the flags of serve.
+func (o *serverFlags) prepareServe(flags *pflag.FlagSet) error {
+	if err := o.parse(flags); err != nil {
+		return err
+	}
+	if o.NATS.URL != "" && flags.Changed("nats-listen") {
+		return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
+	}
+	if o.Standby && o.NATS.URL == "" {
+		return badInput("--standby requires --nats: the NATS in this process does not serve another orchestrator")
+	}
+	if o.NATS.URL == "" {
+		o.NATS.AnyPort = !flags.Changed("nats-listen")
+	}
+	return nil
 }
 
 // openAuditLog opens the file that --audit-log names for the server's configuration.

@@ -18,7 +18,11 @@ import (
 )
 
 // workerCommands start workers and let them join and leave a cluster.
-type workerCommands struct{ *process }
+type workerCommands struct {
+	*process
+	// checkWorker checks the configuration of worker, after its flags are set.
+	checkWorker func() error
+}
 
 func (wk *workerCommands) workerCommand() *cobra.Command {
 	var cfg server.LoneWorkerConfig
@@ -75,6 +79,11 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to access directly, without the server: a directory that all "+
 		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
 	_ = cmd.MarkFlagDirname("credentials")
+	wk.checkWorker = func() error {
+		_, err := averageRate(rate, 0)
+		return errors.Join(err, cfg.Check())
+	}
+	wk.configurable(cmd)
 	cmd.AddCommand(wk.workerTokenCommand(), wk.workerJoinCommand(), wk.workerRemoveCommand())
 	return cmd
 }

@@ -87,6 +87,10 @@ type Config struct {
 	// Alone states that no other workers will join, so that a sweep that does not fit Workers is rejected.
 	Alone bool
 
+	// Reload makes the server read the files of Tokens, Limits, Prices and TLSCert again at once; nil for never. It also
+	// reads them when they change.
+	Reload <-chan struct{}
+
 	// Version is the version of this build.
 	Version string
 	// Logger receives log messages; by default they are discarded.
@@ -131,6 +135,17 @@ func (c Config) filled() (Config, error) {
 		}
 	}
 	return c, c.fillWorkers()
+}
+
+// Check returns a *FieldError if the configuration is invalid. It reads the files that the configuration names, and
+// connects to nothing.
+func (c Config) Check() error {
+	c, err := c.filled()
+	if err != nil {
+		return err
+	}
+	files := operatorFiles{log: c.Logger, now: c.Now}
+	return files.read(&c, c.Logger)
 }
 
 func (c *Config) setDefaults() {

@@ -19,6 +19,8 @@ import (
 type operatorFiles struct {
 	log *slog.Logger
 	now func() time.Time
+	// reload is Config.Reload.
+	reload <-chan struct{}
 
 	cert *api.Certificate
 	// certs is the configuration for cert.
@@ -111,6 +113,8 @@ func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-c.reload:
+			c.log.Info("reading the files of tokens, limits, prices and the certificate again")
 		}
 		if c.tokens != nil {
 			tokens.try(c.log, "tokens", c.tokens.Reload)

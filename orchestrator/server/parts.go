@@ -119,7 +119,7 @@ func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "functions", s.tidyStore)
 	s.group.start(ctx, "usage", s.usage.Follow)
 	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
-	if s.tokens != nil || s.cert != nil || s.limits != nil || s.prices != nil {
+	if s.tokens != nil || s.cert != nil || s.limits != nil || s.prices != nil || s.cfg.Reload != nil {
 		s.group.start(ctx, "secrets", func(ctx context.Context) error {
 			return s.operatorFiles.watch(ctx, func() { s.reserveLogs(ctx) })
 		})

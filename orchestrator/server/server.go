@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger, closers: &closers{}, group: newGroup(), registry: prometheus.NewRegistry()}
 	s.natsLink = &natsLink{closers: s.closers, cfg: &s.cfg, log: s.log}
 	s.leadership.natsLink = s.natsLink
-	s.operatorFiles = operatorFiles{log: s.log, now: cfg.Now}
+	s.operatorFiles = operatorFiles{log: s.log, now: cfg.Now, reload: cfg.Reload}
 	s.storeAccess.log = s.log
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())

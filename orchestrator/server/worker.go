@@ -237,6 +237,18 @@ type LoneWorker struct {
 	nc    *nats.Conn
 }
 
+// Check returns a *FieldError if the configuration is invalid. It connects to nothing.
+func (c LoneWorkerConfig) Check() error {
+	w := c.Worker
+	if err := errors.Join(w.check(), w.checkLabels(), w.checkDevices(nil)); err != nil {
+		return err
+	}
+	if c.Credentials != "" && c.NATS.Keys != "" {
+		return badField("Credentials", "cannot be combined with the server's keys, which also identify this worker: give only one of them")
+	}
+	return nil
+}
+
 // identify finds the worker's credentials, and sets its name and the address of NATS.
 func (c *LoneWorkerConfig) identify(ctx context.Context) (*identity.Credentials, error) {
 	if c.Credentials == "" {
