@@ -141,7 +141,8 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	serve, worker := servers.serveCommand(), workers.workerCommand()
 	configs := &configCommands{a.client, map[string]func() error{"serve": servers.checkServe, "worker": workers.checkWorker}}
-	add(groupServer, serve, worker, configs.command(), cluster.nodesCommand(), cluster.doctorCommand(),
+	backups := &backupCommands{a.client, a.version}
+	add(groupServer, serve, worker, configs.command(), backups.command(), cluster.nodesCommand(), cluster.doctorCommand(),
 		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(),
 		tenants.usageCommand(), audits.auditCommand())
 	add(groupOther, people.loginCommand(), people.logoutCommand(), people.whoamiCommand())

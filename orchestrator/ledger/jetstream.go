@@ -198,28 +198,46 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	if err != nil {
 		return nil, err
 	}
+	if err := l.add(ctx, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Import appends a batch of another ledger as it is. It must be the next one of the chain.
+func (l *JetStream) Import(ctx context.Context, b *outbidv1.Batch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := Verify(b, l.seq+1, l.hash); err != nil {
+		return err
+	}
+	return l.add(ctx, b)
+}
+
+// add stores the next batch.
+func (l *JetStream) add(ctx context.Context, b *outbidv1.Batch) (err error) {
 	kept := b
 	if len(b.GetEvents()) > l.MaxBatchBytes() {
 		if kept, err = l.parts.save(ctx, b); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	data, err := encodeBatch(kept)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if l.segments.full(l.seq) {
 		l.segments.seal(ctx, l.seq)
 	}
 	if err := l.store(ctx, b, data); err != nil {
-		return nil, err
+		return err
 	}
 	l.segments.grow(len(data))
 	l.seq, l.hash = b.GetSeq(), b.GetHash()
 	if kept != b {
 		l.cleanParts(ctx)
 	}
-	return b, nil
+	return nil
 }
 
 // cleanParts removes parts of large batches that crashes have left. Nothing depends on it.

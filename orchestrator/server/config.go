@@ -145,7 +145,7 @@ func (c Config) Check() error {
 		return err
 	}
 	files := operatorFiles{log: c.Logger, now: c.Now}
-	return files.read(&c, c.Logger)
+	return files.read(&c, nil, c.Logger)
 }
 
 func (c *Config) setDefaults() {

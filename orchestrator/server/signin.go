@@ -67,8 +67,10 @@ func (c *operatorFiles) openSignIn(o OIDCConfig, keys *identity.Keys) error {
 			return badField("OIDC.CAFile", "%w", err)
 		}
 	}
-	if c.signIn.Key, err = keys.SessionKey(); err != nil {
-		return err
+	if keys != nil { // the configuration is only checked without
+		if c.signIn.Key, err = keys.SessionKey(); err != nil {
+			return err
+		}
 	}
 	if c.tokens == nil {
 		c.tokens = &api.Tokens{} // callers must sign in
