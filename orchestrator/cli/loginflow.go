@@ -62,7 +62,9 @@ func (p *signInCommands) codeFlow(ctx context.Context, conf *oauth2.Config, o lo
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = server.Shutdown(closing)
-	_ = <-served // http.ErrServerClosed
+	if ended := <-served; err == nil && !errors.Is(ended, http.ErrServerClosed) {
+		err = ended
+	}
 	if err != nil {
 		return nil, "", err
 	}

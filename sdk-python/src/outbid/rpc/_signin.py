@@ -90,11 +90,14 @@ def _path(url: str) -> Path | None:
     config = os.environ.get("XDG_CONFIG_HOME", "")
     home = os.environ.get("HOME", "")
     folder = Path(config) if config and Path(config).is_absolute() else Path(home) / ".config"
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return None  # the connection says what is wrong
     if not parts.hostname or parts.scheme not in ("http", "https") or not (config or home):
         return None
     host = "".join(c if c in ".-0123456789abcdefghijklmnopqrstuvwxyz" else "-" for c in parts.hostname.lower())
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     return folder / "outbid" / "sign-in" / f"{parts.scheme}_{host}_{port}.json"
 
 
