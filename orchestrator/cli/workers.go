@@ -42,7 +42,8 @@ which returns a URL that is valid for only that object and a limited time. With 
 instead, with this machine's credentials or over a shared file system, and may then read and write all objects.
 
 --devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED. Devices with a count are
-declared and need not exist.
+declared and need not exist. In a container the worker offers the CPUs and the memory that the container may use,
+without fractions of a CPU.
 
 Trials see only a part of the worker's environment: search paths of programs and modules, the language, and variables
 for GPUs. --pass-env names further variables, such as HF_HOME.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/container"
 )
 
 // CPU is the type of a device that is one CPU core.
@@ -24,14 +25,17 @@ type Machine struct {
 	// Devices are numbered from 0 without gaps.
 	Devices []*outbidv1.Device
 	Links   []*outbidv1.DeviceLink
-	// CPUs is the number of cores that this process may use.
+	// CPUs is the number of cores that this process may use: by its affinity, or by the quota of its container if that
+	// is lower, without fractions.
 	CPUs int
 	// Names are machine-wide names of the devices by index, such as gpu/GPU-1234 or core/3; "" for a declared device.
 	Names []string
-	// MemoryBytes is the machine's memory, or the limit of this process's cgroup if that is lower.
+	// MemoryBytes is the machine's memory, or the limit of this process's container if that is lower.
 	MemoryBytes int64
 	// Given are the entries of this process's CUDA_VISIBLE_DEVICES. Declared GPUs correspond to these in order.
 	Given []string
+	// limits are those of this process's container.
+	limits container.Limits
 }
 
 // gpus lists the GPUs that the driver knows: none without a driver. The error says why an installed driver does not
@@ -47,9 +51,16 @@ func find(spec string, gpus gpus) (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
-	m := Machine{CPUs: runtime.NumCPU(), Given: entries(os.Getenv(visibleDevices))}
+	m := Machine{Given: entries(os.Getenv(visibleDevices))}
+	if m.limits, err = container.Read(); err != nil {
+		return Machine{}, err
+	}
 	if m.MemoryBytes, err = memory(); err != nil {
 		return Machine{}, err
+	}
+	m.CPUs = m.limits.WholeCPUs(runtime.NumCPU())
+	if limit := m.limits.MemoryBytes; limit > 0 {
+		m.MemoryBytes = min(m.MemoryBytes, limit)
 	}
 	for _, item := range items {
 		if err := m.add(item, gpus); err != nil {
@@ -105,9 +116,23 @@ func (m *Machine) cores() {
 	first := len(m.Names)
 	m.declare(Item{Type: CPU, Count: m.CPUs, Speed: 1})
 	names := coreNames()
+	if m.CPUs < len(names) {
+		names = shareNames(m.limits.CPUGroup, m.CPUs)
+	}
 	for i := first; i < len(m.Names) && i-first < len(names); i++ {
 		m.Names[i] = names[i-first]
 	}
+}
+
+// shareNames returns names of the CPUs that a quota is worth. They belong to the control group with the quota, because
+// its processes may run on every core: several limited containers of a machine do not take cores from each other, but
+// workers in one container do.
+func shareNames(group string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%s/%d", corePrefix, group, i)
+	}
+	return names
 }
 
 // Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the leased devices of a machine. GPUs are

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/container"
 )
 
 func TestTypeOf(t *testing.T) {
@@ -147,7 +148,11 @@ func twoGPUs() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	cores := runtime.NumCPU()
+	limits, err := container.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cores := limits.WholeCPUs(runtime.NumCPU())
 	for name, tc := range map[string]struct {
 		spec  string
 		gpus  gpus

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -43,19 +40,5 @@ func memory() (int64, error) {
 	if info.MemTotalBytes == nil {
 		return 0, errors.New("read the machine's memory: no MemTotal in meminfo")
 	}
-	total := int64(min(*info.MemTotalBytes, math.MaxInt64))
-	return min(total, cgroupLimit("/sys/fs/cgroup/memory.max")), nil
-}
-
-// cgroupLimit returns the memory limit of a container, or math.MaxInt64 without one.
-func cgroupLimit(path string) int64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return math.MaxInt64
-	}
-	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || limit <= 0 { // "max"
-		return math.MaxInt64
-	}
-	return limit
+	return int64(min(*info.MemTotalBytes, math.MaxInt64)), nil
 }
