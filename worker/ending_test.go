@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,6 +103,34 @@ func TestPauseIsNotObeyed(t *testing.T) {
 			t.Errorf("killed after %s", d)
 		}
 		o.awaitText(t, 1, "note did not save and end within 2m0s", "ended ORDERED at 0: killed")
+	})
+}
+
+// A worker that may take its time to stop gives its trials that time too.
+func TestDrainGivesTrialsItsTime(t *testing.T) {
+	t.Parallel()
+	const given = 10 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigLogging(t, slog.DiscardHandler, func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		}, func(l *workerLoop) { l.cfg.DrainTimeout = given })
+		o := r.bus.orch
+		o.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		synctest.Wait()
+		began := time.Now()
+		r.stop()
+		x.heard(t, "PAUSE 9")
+		pass(given - time.Minute)
+		x.save(t, 1)
+		x.end(ordered)
+		<-r.done
+		if d := time.Since(began); d < given-time.Minute || d > given {
+			t.Errorf("drained in %s", d)
+		}
+		o.awaitText(t, 1, "saved 1 ", "ended ORDERED at 0\n")
 	})
 }
 

@@ -85,8 +85,9 @@ type life struct {
 	waits     bool
 	announced bool
 	end       *outbidv1.ForkEnded
-	// deadline is when the code must have ended; zero without an order to end.
+	// deadline is when the code must have ended; zero without an order to end. grace is how long it had.
 	deadline time.Time
+	grace    time.Duration
 	killed   bool
 	// failed is set once end holds the failure that the worker rejected the fork with.
 	failed bool
@@ -130,13 +131,13 @@ func (l *life) obey() {
 	if ending && l.told.verdict != o.verdict {
 		grace := stopGrace
 		if o.verdict == outbidv1.Verdict_VERDICT_PAUSE {
-			grace = pauseGrace
+			grace = l.pauseGrace()
 			l.pace.grantPause()
 		} else {
 			l.upload.stop()
 			l.pace.release()
 		}
-		l.deadline = time.Now().Add(grace)
+		l.deadline, l.grace = time.Now().Add(grace), grace
 		l.setPhase("ending")
 	}
 	l.told = o
@@ -150,6 +151,17 @@ func (l *life) obey() {
 		l.touch()
 	}
 	l.training.Direct(o.verdict, o.until, o.reason)
+}
+
+// pauseGrace returns how long the training code may take to save and end. When the worker stops, that is the time that
+// its operator gives, if it is longer.
+func (l *life) pauseGrace() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.drained {
+		return max(pauseGrace, l.cfg.DrainTimeout)
+	}
+	return pauseGrace
 }
 
 // detachLate reports whether the fork is one of several forks of a trial and has to pause before its first step. Then it
@@ -211,7 +223,7 @@ func (l *life) checkSilence() {
 	if !l.deadline.IsZero() && !time.Now().Before(l.deadline) && l.upload.idle() {
 		if l.told.verdict == outbidv1.Verdict_VERDICT_PAUSE {
 			l.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it will continue from its last "+
-				"checkpoint", pauseGrace))
+				"checkpoint", l.grace))
 		}
 		l.end = &outbidv1.ForkEnded{
 			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was ordered to",

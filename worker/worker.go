@@ -100,7 +100,8 @@ type Config struct {
 	Version string
 	Labels  map[string]string
 	Logger  *slog.Logger
-	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped. 0 means 30 s.
+	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped, and to store what they
+	// saved. 0 means 30 s.
 	DrainTimeout time.Duration
 	// FlushTimeout bounds how long the worker then waits until its last messages are acknowledged. 0 means 5 s.
 	FlushTimeout time.Duration
@@ -129,6 +130,10 @@ const (
 	// defaultLease is used if the orders do not carry a lease.
 	defaultLease = 15 * time.Second
 
+	// DefaultDrainTimeout is DrainTimeout for a worker in a process of its own: what a pause may take, and time to store
+	// the checkpoint.
+	DefaultDrainTimeout = pauseGrace + 30*time.Second
+
 	defaultDrain = 30 * time.Second
 	defaultFlush = 5 * time.Second
 )
@@ -152,6 +157,9 @@ func (c *Config) check() error {
 	}
 	if err := CheckLabels(c.Labels); err != nil {
 		return fmt.Errorf("worker: %w", err)
+	}
+	if c.DrainTimeout < 0 {
+		return fmt.Errorf("worker: drain timeout: must be more than 0, or 0 for the default, got %s", c.DrainTimeout)
 	}
 	if c.AverageRate != 0 && c.AverageRate < LeastAverageRate {
 		return fmt.Errorf("worker: average rate: must be at least %d bytes a second, or 0 for no limit, got %d", LeastAverageRate, c.AverageRate)

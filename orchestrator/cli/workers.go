@@ -31,7 +31,8 @@ func (wk *workerCommands) workerCommand() *cobra.Command {
 		Use:   "worker",
 		Short: "Offer this machine's devices to a server",
 		Long: `Worker connects to a server's NATS, offers this machine's GPUs (or CPU cores if it has none), and runs trials for
-the server. Ctrl-C lets trials save, returns them to the server, and ends the worker.
+the server. Ctrl-C or SIGTERM lets trials save, returns them to the server, and ends the worker. A trial that has not
+saved after --drain-timeout continues elsewhere from its last checkpoint. A second Ctrl-C ends the worker at once.
 
 Each worker has its own identity. On other machines 'outbid worker join' creates it, and --credentials names its
 directory. On the server's machine, as the same user, it needs no credentials: a worker that finds a server in ./.outbid
@@ -60,6 +61,9 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 			if wk.opts.tokenFile != "" {
 				return errJoinTokenGone("worker")
 			}
+			if cfg.Worker.DrainTimeout <= 0 {
+				return badInput("--drain-timeout %s: want more than 0", cfg.Worker.DrainTimeout)
+			}
 			otherwise := int64(0)
 			if cfg.Credentials == "" { // it uses the keys of a server on this machine
 				otherwise = worker.AverageRateBeside
@@ -74,6 +78,8 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 		},
 	}
 	workerFlags(cmd, &cfg.Worker, &cfg.NATS)
+	cmd.Flags().DurationVar(&cfg.Worker.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long trials may take to save when the "+
+		"worker is stopped; its supervisor must wait longer (Kubernetes: terminationGracePeriodSeconds, systemd: TimeoutStopSec)")
 	averageRateFlag(cmd, &rate, " on the server's machine, without --credentials; else 0")
 	f := cmd.Flags()
 	f.StringVar(&cfg.Credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")

@@ -37,6 +37,8 @@ type WorkerConfig struct {
 	// AverageRate is how many bytes per second one average of forks may read, so that the server's loop on the same
 	// machine is not slowed down. 0 means no limit; otherwise it is at least worker.LeastAverageRate.
 	AverageRate int64
+	// DrainTimeout is how long trials may take to save when the worker is stopped; 0 means 30 s.
+	DrainTimeout time.Duration
 	// secrets are files, or directories of them, that trials must not be able to read.
 	secrets []string
 }
@@ -173,7 +175,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
 		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
 		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, NoDiskHold: o.Trials.NoDiskHold, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
-		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
+		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Version: p.version, Labels: o.Labels, Logger: log,
 	})
 }
 
