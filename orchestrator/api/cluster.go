@@ -30,7 +30,7 @@ func (s *clusterService) ControlNode(ctx context.Context, req *outbidv1.ControlN
 		return nil, fieldError("node", "is missing")
 	}
 	if req.GetCommand() == outbidv1.NodeCommand_NODE_COMMAND_UNSPECIFIED {
-		return nil, fieldError("command", "is missing; want NODE_COMMAND_CORDON, NODE_COMMAND_DRAIN or NODE_COMMAND_UNCORDON")
+		return nil, fieldError("command", "is missing; want NODE_COMMAND_CORDON, NODE_COMMAND_DRAIN, NODE_COMMAND_EVICT or NODE_COMMAND_UNCORDON")
 	}
 	if n := len(req.GetReason()); n > limits.Detail {
 		return nil, fieldError("reason", "has %d bytes; at most %d", n, limits.Detail)

@@ -253,8 +253,12 @@ func (f *fakeService) StreamLogs(req *outbidv1.StreamLogsRequest,
 func (f *fakeService) ControlNode(_ context.Context, req *outbidv1.ControlNodeRequest) (*outbidv1.ControlNodeResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, n := range f.nodes {
+	for i, n := range f.nodes {
 		if n.GetInfo().GetName() == req.GetNode() {
+			if req.GetCommand() == outbidv1.NodeCommand_NODE_COMMAND_EVICT {
+				n = proto.CloneOf(n)
+				n.Uses, f.nodes[i] = nil, n
+			}
 			return &outbidv1.ControlNodeResponse{Node: n}, nil
 		}
 	}
@@ -262,7 +266,9 @@ func (f *fakeService) ControlNode(_ context.Context, req *outbidv1.ControlNodeRe
 }
 
 func (f *fakeService) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
-	return &outbidv1.ListNodesResponse{Nodes: f.nodes}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &outbidv1.ListNodesResponse{Nodes: slices.Clone(f.nodes)}, nil
 }
 
 func (f *fakeService) GetCheckpoint(req *outbidv1.GetCheckpointRequest,

@@ -51,6 +51,7 @@ func goldens() map[string][]string {
 		"nodes-detach":       {"nodes", "drain", "left", "--detach"},
 		"nodes-uncordon":     {"nodes", "uncordon", "left"},
 		"nodes-unknown":      {"nodes", "cordon", "attic"},
+		"nodes-force-detach": {"nodes", "drain", "left", "--force", "--detach"},
 		"nodes-deadline":     {"nodes", "drain", "left", "--deadline", "0s"},
 		"nodes-json":         {"nodes", "-o", "json"},
 		"logs":               {"logs", "digits-2"},

@@ -16,6 +16,9 @@ const (
 	drainDeadline = 10 * time.Minute
 	// drainLook is how often a drain looks whether trials still hold the node.
 	drainLook = 300 * time.Millisecond
+	// evictWithin is how long a forced drain then waits: a worker kills a trial that does not stop after 15 s, and a worker
+	// that is not heard loses its trials after its lease.
+	evictWithin = 2 * time.Minute
 )
 
 // nodeControl has the flags of the commands that control nodes.
@@ -23,6 +26,7 @@ type nodeControl struct {
 	reason   string
 	deadline time.Duration
 	detach   bool
+	force    bool
 }
 
 func (k *clusterCommands) cordonCommand() *cobra.Command {
@@ -40,10 +44,13 @@ func (k *clusterCommands) drainCommand() *cobra.Command {
 		Use:   "drain NODE",
 		Short: "Move the trials of a node away, and place no new ones on it",
 		Long: `Drain cordons a node, and asks the trials that run there to save and end. They continue on other nodes, or wait for
-one. The command ends when no trial holds the node any more; with --detach it does not wait. If --deadline is over
-before, it names the trials that are left and fails; the node stays closed. 'outbid nodes uncordon' opens it again. It
-requires the role admin or operator.`,
-		Example: `  outbid nodes drain gpu-7 --reason "kernel update" && ssh gpu-7 reboot`,
+one. The command ends when no trial holds the node any more; with --detach it does not wait.
+
+If --deadline is over before, it names the trials that are left and fails. With --force it then ends them without
+saving, and waits until the node is empty: they continue elsewhere from their last checkpoints. The node stays closed
+until 'outbid nodes uncordon'. It requires the role admin or operator.`,
+		Example: `  outbid nodes drain gpu-7 --reason "kernel update" && ssh gpu-7 reboot
+  outbid nodes drain gpu-7 --deadline 1h --force`,
 	})
 }
 
@@ -66,6 +73,7 @@ func (k *clusterCommands) controlCommand(command outbidv1.NodeCommand, cmd *cobr
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, in one line, for those who ask why the node gets no trials")
 	if command == outbidv1.NodeCommand_NODE_COMMAND_DRAIN {
 		cmd.Flags().DurationVar(&o.deadline, "deadline", drainDeadline, "how long to wait for the trials on the node")
+		cmd.Flags().BoolVar(&o.force, "force", false, "after the deadline end the trials that are left; they continue from their last checkpoints")
 		cmd.Flags().BoolVar(&o.detach, "detach", false, "do not wait for the trials on the node")
 	}
 	return cmd
@@ -95,6 +103,9 @@ func (k *clusterCommands) control(ctx context.Context, node string, command outb
 	if command == outbidv1.NodeCommand_NODE_COMMAND_DRAIN && o.deadline <= 0 {
 		return badInput("--deadline %s: want more than 0; --detach does not wait", o.deadline)
 	}
+	if o.force && o.detach {
+		return badInput("--force with --detach: nothing would wait for the deadline")
+	}
 	c, err := k.connect()
 	if err != nil {
 		return err
@@ -113,14 +124,36 @@ func (k *clusterCommands) control(ctx context.Context, node string, command outb
 		left := trialsOn(resp.GetNode())
 		k.printf("%s gets no new trials; %s there%s\n", clean(node), stillRun(left), ending(left))
 	default:
-		return k.awaitDrain(ctx, c, node, o.deadline)
+		return k.awaitDrain(ctx, c, node, o)
 	}
 	return nil
 }
 
-// awaitDrain waits until no trial holds a node.
-func (k *clusterCommands) awaitDrain(ctx context.Context, c *connection, node string, deadline time.Duration) error {
-	over := time.NewTimer(deadline)
+// awaitDrain waits until no trial holds a node. After the deadline it evicts the trials that are left, or fails.
+func (k *clusterCommands) awaitDrain(ctx context.Context, c *connection, node string, o nodeControl) error {
+	left, err := k.awaitEmpty(ctx, c, node, o.deadline)
+	if err == nil && len(left) > 0 && o.force {
+		k.notef("%s: %s did not save in time, and are ended", clean(node), strings.Join(left, ", "))
+		evict := &outbidv1.ControlNodeRequest{Node: node, Command: outbidv1.NodeCommand_NODE_COMMAND_EVICT, Reason: o.reason}
+		if _, err := c.ControlNode(ctx, evict); err != nil {
+			return err
+		}
+		left, err = k.awaitEmpty(ctx, c, node, evictWithin)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(left) > 0:
+		return fmt.Errorf("%s still run on %s after %s; it stays closed: run the command again (--force ends them), stop them, or "+
+			"open the node with 'outbid nodes uncordon %s'", strings.Join(left, ", "), clean(node), o.deadline, clean(node))
+	}
+	k.printf("%s is drained\n", clean(node))
+	return nil
+}
+
+// awaitEmpty waits until no trial holds a node, and returns those that do when the time is over.
+func (k *clusterCommands) awaitEmpty(ctx context.Context, c *connection, node string, within time.Duration) (left []string, err error) {
+	over := time.NewTimer(within)
 	defer over.Stop()
 	look := time.NewTicker(drainLook)
 	defer look.Stop()
@@ -128,17 +161,16 @@ func (k *clusterCommands) awaitDrain(ctx context.Context, c *connection, node st
 	for {
 		got, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		var left []string
+		left = nil
 		for _, n := range got.GetNodes() {
 			if n.GetInfo().GetName() == node {
 				left = trialsOn(n)
 			}
 		}
 		if len(left) == 0 {
-			k.printf("%s is drained\n", clean(node))
-			return nil
+			return nil, nil
 		}
 		if now := stillRun(left); now != told {
 			told = now
@@ -147,10 +179,9 @@ func (k *clusterCommands) awaitDrain(ctx context.Context, c *connection, node st
 		select {
 		case <-look.C:
 		case <-over.C:
-			return fmt.Errorf("%s still run on %s after %s; it stays closed: run the command again, stop them, or open the node with "+
-				"'outbid nodes uncordon %s'", strings.Join(left, ", "), clean(node), deadline, clean(node))
+			return left, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }

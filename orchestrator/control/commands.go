@@ -107,7 +107,7 @@ func (c *Commands) RemoveTenant(ctx context.Context, tenant, actor string) error
 	return err
 }
 
-// ControlNode cordons, drains or opens a node.
+// ControlNode cordons, drains, evicts or opens a node.
 func (c *Commands) ControlNode(ctx context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error {
 	_, err := do(ctx, c.queue, func(done func(struct{}, error)) Input {
 		return ControlNode{Node: node, Command: command, Reason: reason, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}

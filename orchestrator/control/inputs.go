@@ -134,7 +134,7 @@ func (in RemoveTenant) apply(c *Core) {
 	c.engine.Reply(func() { in.Done(err) })
 }
 
-// A ControlNode cordons, drains or opens a node.
+// A ControlNode cordons, drains, evicts or opens a node.
 type ControlNode struct {
 	Node          string
 	Command       outbidv1.NodeCommand

@@ -332,13 +332,13 @@ func (l *life) remove() {
 	l.step(control.Delete{Sweep: l.sweep(), Actor: "ann", Done: func(state.Deleted, error) {}})
 }
 
-// node cordons, drains or opens a node.
+// node cordons, drains, evicts or opens a node.
 func (l *life) node() {
 	names := l.core.State().NodeNames
 	if len(names) == 0 {
 		return
 	}
-	command := outbidv1.NodeCommand(1 + l.n(3))
+	command := outbidv1.NodeCommand(1 + l.n(4))
 	if l.n(2) == 0 {
 		command = outbidv1.NodeCommand_NODE_COMMAND_UNCORDON
 	}

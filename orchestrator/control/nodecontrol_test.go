@@ -57,6 +57,30 @@ func TestACordonedNodeGetsNoNewTrials(t *testing.T) {
 	}
 }
 
+// The trials of a node that is evicted end without saving, also those that were asked to save, and continue elsewhere.
+func TestEvictionEndsTrialsThatDoNotSave(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 9})))
+	b.order("n1", outbidv1.NodeCommand_NODE_COMMAND_DRAIN)
+	lease := b.core.State().Nodes["n1"].Leases[0]
+	if lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_PAUSE {
+		t.Fatalf("the trial on a drained node is asked for %s", lease.Revoking)
+	}
+	b.order("n1", outbidv1.NodeCommand_NODE_COMMAND_EVICT)
+	if lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_STOP || !b.core.State().Nodes["n1"].Manual().GetDrained() {
+		t.Fatalf("the trial on an evicted node is asked for %s", lease.Revoking)
+	}
+	b.join("n2", 1)
+	f := b.forks[lease.ID]
+	delete(b.forks, lease.ID)
+	b.say([]*outbidv1.UplinkMessage{{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
+		Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED,
+	}}}})
+	if n := b.core.State().Nodes["n2"]; len(n.Leases) != 1 || n.Leases[0].Trial != lease.Trial {
+		t.Errorf("the other node has the leases %v", n.Leases)
+	}
+}
+
 // What an administrator opens starts afresh, but what its worker reports remains.
 func TestOpeningANodeForgetsItsFailures(t *testing.T) {
 	t.Parallel()

@@ -21,20 +21,23 @@ func (ns *Nodes) Control(name string, command outbidv1.NodeCommand, reason, acto
 		ns.faults.Close(n, reason, actor, false)
 	case outbidv1.NodeCommand_NODE_COMMAND_DRAIN:
 		ns.faults.Close(n, reason, actor, true)
-		ns.moveAway(n)
+		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_PAUSE)
+	case outbidv1.NodeCommand_NODE_COMMAND_EVICT:
+		ns.faults.Close(n, reason, actor, true)
+		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_STOP)
 	case outbidv1.NodeCommand_NODE_COMMAND_UNCORDON:
 		ns.faults.Open(n, reason, actor)
 	default:
-		return fmt.Errorf("%w: command: want cordon, drain or uncordon, got %s", state.ErrInvalid, command)
+		return fmt.Errorf("%w: command: want cordon, drain, evict or uncordon, got %s", state.ErrInvalid, command)
 	}
 	return nil
 }
 
-// moveAway asks the trials on a node to save and end. They continue on other nodes.
-func (ns *Nodes) moveAway(n *state.Node) {
+// moveAway asks the trials on a node to end. They continue on other nodes.
+func (ns *Nodes) moveAway(n *state.Node, how outbidv1.RevokeKind) {
 	why := fmt.Sprintf("node %s is drained: %s", n.Info.GetName(), n.Manual().GetReason())
 	for _, l := range append([]*state.Lease(nil), n.Leases...) {
 		s := ns.st.Sweeps[l.Sweep]
-		ns.trials.RevokeLease(s, s.Trials[l.Trial], l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, why)
+		ns.trials.RevokeLease(s, s.Trials[l.Trial], l, how, why)
 	}
 }

@@ -202,6 +202,8 @@ const (
 	NodeCommand_NODE_COMMAND_DRAIN NodeCommand = 2
 	// It gets trials again.
 	NodeCommand_NODE_COMMAND_UNCORDON NodeCommand = 3
+	// As NODE_COMMAND_DRAIN, but its trials end without saving, and continue from their last checkpoints.
+	NodeCommand_NODE_COMMAND_EVICT NodeCommand = 4
 )
 
 // Enum value maps for NodeCommand.
@@ -211,12 +213,14 @@ var (
 		1: "NODE_COMMAND_CORDON",
 		2: "NODE_COMMAND_DRAIN",
 		3: "NODE_COMMAND_UNCORDON",
+		4: "NODE_COMMAND_EVICT",
 	}
 	NodeCommand_value = map[string]int32{
 		"NODE_COMMAND_UNSPECIFIED": 0,
 		"NODE_COMMAND_CORDON":      1,
 		"NODE_COMMAND_DRAIN":       2,
 		"NODE_COMMAND_UNCORDON":    3,
+		"NODE_COMMAND_EVICT":       4,
 	}
 )
 
@@ -7349,12 +7353,13 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x12SWEEP_COMMAND_STOP\x10\x03*E\n" +
 	"\fTrialCommand\x12\x1d\n" +
 	"\x19TRIAL_COMMAND_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12TRIAL_COMMAND_STOP\x10\x01*w\n" +
+	"\x12TRIAL_COMMAND_STOP\x10\x01*\x8f\x01\n" +
 	"\vNodeCommand\x12\x1c\n" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
-	"\x15NODE_COMMAND_UNCORDON\x10\x032\xa0\x1a\n" +
+	"\x15NODE_COMMAND_UNCORDON\x10\x03\x12\x16\n" +
+	"\x12NODE_COMMAND_EVICT\x10\x042\xa0\x1a\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +

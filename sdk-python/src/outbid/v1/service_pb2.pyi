@@ -118,6 +118,8 @@ class _NodeCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """No new trial is placed on it; those that run there save, end, and continue on other nodes."""
     NODE_COMMAND_UNCORDON: _NodeCommand.ValueType  # 3
     """It gets trials again."""
+    NODE_COMMAND_EVICT: _NodeCommand.ValueType  # 4
+    """As NODE_COMMAND_DRAIN, but its trials end without saving, and continue from their last checkpoints."""
 
 class NodeCommand(_NodeCommand, metaclass=_NodeCommandEnumTypeWrapper):
     """NodeCommand is what to do with a node."""
@@ -129,6 +131,8 @@ NODE_COMMAND_DRAIN: NodeCommand.ValueType  # 2
 """No new trial is placed on it; those that run there save, end, and continue on other nodes."""
 NODE_COMMAND_UNCORDON: NodeCommand.ValueType  # 3
 """It gets trials again."""
+NODE_COMMAND_EVICT: NodeCommand.ValueType  # 4
+"""As NODE_COMMAND_DRAIN, but its trials end without saving, and continue from their last checkpoints."""
 Global___NodeCommand: typing_extensions.TypeAlias = NodeCommand
 
 @typing.final
