@@ -121,7 +121,7 @@ func text(dir, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// number returns a number, or 0 for "max", for -1 and for what is not a number.
+// number returns a number, or 0 for "max", -1 and any other text.
 func number(text string) float64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 0 {
