@@ -11,15 +11,18 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/oidc"
+	"github.com/outbid-dev/outbid/orchestrator/pods"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Workers adds workers to the cluster and removes them. Errors are bus.ErrJoinToken or bus.ErrStranger if the request
-// is at fault.
+// Workers adds workers to the cluster and removes them. Errors are bus.ErrJoinToken, bus.ErrStranger, pods.ErrRefused or
+// pods.ErrTaken if the request is at fault.
 type Workers interface {
 	// NewToken creates a token that admits one worker as a node, once, before the token expires after life.
 	NewToken(ctx context.Context, node string, life time.Duration) (token string, expires time.Time, err error)
-	// Join admits the worker with a public key. An empty node means the node of the token.
+	// Join admits the worker with a public key. The token is a join token or a pod's ServiceAccount token. An empty node
+	// means the node of the token.
 	Join(ctx context.Context, token, node, public string) (*outbidv1.JoinWorkerResponse, error)
 	// Remove removes a worker.
 	Remove(ctx context.Context, node string) error
@@ -73,8 +76,13 @@ func (s *workerService) JoinWorker(ctx context.Context, req *outbidv1.JoinWorker
 		return nil, errNoWorkers()
 	}
 	resp, err := s.workers.Join(ctx, req.GetToken(), req.GetNode(), req.GetPublicKey())
-	if errors.Is(err, bus.ErrJoinToken) {
+	switch {
+	case errors.Is(err, bus.ErrJoinToken), errors.Is(err, pods.ErrRefused):
 		return nil, status.Error(codes.PermissionDenied, err.Error())
+	case errors.Is(err, pods.ErrTaken):
+		return nil, status.Error(codes.AlreadyExists, err.Error())
+	case errors.Is(err, oidc.ErrUnavailable):
+		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	return resp, err
 }

@@ -33,6 +33,8 @@ type workerRecord struct {
 	// Public is the key that verifies its uplinks.
 	Public string    `json:"public"`
 	Joined time.Time `json:"joined"`
+	// Pod identifies the Kubernetes pod that it joined from, or is nil. The bus does not interpret it.
+	Pod json.RawMessage `json:"pod,omitempty"`
 }
 
 // Workers is the list of the cluster's workers with their public keys. Every server, and every other holder of the
@@ -293,13 +295,18 @@ func (w *Workers) Check(subject string, data []byte, signature string) error {
 
 // Add makes the worker with a public key the worker of a node, and replaces the previous one.
 func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) error {
+	return w.AddPod(ctx, node, public, nil, now)
+}
+
+// AddPod is like Add for a worker in a Kubernetes pod; pod, which may be nil, is returned by Pod.
+func (w *Workers) AddPod(ctx context.Context, node, public string, pod json.RawMessage, now time.Time) error {
 	if err := CheckToken("node", node); err != nil {
 		return err
 	}
 	if _, err := identity.NewVerifier(public); err != nil {
 		return err
 	}
-	data, err := json.Marshal(workerRecord{Public: public, Joined: now.UTC()})
+	data, err := json.Marshal(workerRecord{Public: public, Joined: now.UTC(), Pod: pod})
 	if err != nil {
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
@@ -307,6 +314,25 @@ func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) e
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
 	return w.reload(ctx, node)
+}
+
+// Pod returns the pod of a node's worker, or nil if it joined otherwise. joined reports whether the node has a worker.
+func (w *Workers) Pod(ctx context.Context, node string) (pod json.RawMessage, joined bool, err error) {
+	if err := CheckToken("node", node); err != nil {
+		return nil, false, err
+	}
+	entry, err := w.kv.Get(ctx, nodePrefix+node)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, false, nil
+	}
+	var record workerRecord
+	if err == nil {
+		err = json.Unmarshal(entry.Value(), &record)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read the entry of worker %s: %w", node, err)
+	}
+	return record.Pod, true, nil
 }
 
 // Remove removes the worker of a node from the cluster, or returns ErrStranger. From then its messages are ignored, and

@@ -173,6 +173,7 @@ func flagOf(field string) string {
 		"OIDC.IssuerURL": "--oidc-issuer-url", "OIDC.ClientID": "--oidc-client-id", "OIDC.CAFile": "--oidc-ca-file",
 		"OIDC.UsernameClaim": "--oidc-username-claim", "OIDC.GroupsClaim": "--oidc-groups-claim",
 		"OIDC.Scopes": "--oidc-scopes", "OIDC.Bindings": "--oidc-bindings",
+		"ServiceAccounts.Accounts": "--service-accounts",
 	}[field]; ok {
 		return flag
 	}

@@ -26,7 +26,7 @@ func TestEveryFieldHasItsFlag(t *testing.T) {
 	}
 	noFlag := map[string]bool{ // fields that the command line sets itself
 		"Alone": true, "AnyPort": true, "LeadWait": true, "Policies": true, "WhatIf": true, "Version": true, "Logger": true, "Now": true, "Note": true, "NATS.AnyPort": true, "Reload": true,
-		"secrets": true, "decided": true, "NATS.host": true, "NATS.port": true,
+		"secrets": true, "decided": true, "NATS.host": true, "NATS.port": true, "Joined": true, "JoinedWith": true,
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {

@@ -182,7 +182,7 @@ func TestHelpShowsUsedFlags(t *testing.T) {
 		{"replay", "ca log-level log-format"},
 		{"serve", "ca log-level log-format"},
 		{"up", "log-level log-format"},
-		{"worker", "ca log-level log-format"},
+		{"worker", "server ca log-level log-format"},
 		{"worker join", "server token token-file ca"},
 		{"tenant add", "server token token-file ca"},
 		{"token new", ""},

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
-	"github.com/outbid-dev/outbid/orchestrator/identity"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -83,6 +81,8 @@ token of the API.`,
 // joinOptions has the flags of join.
 type joinOptions struct {
 	token, name, dir, nats string
+	// podToken is the file with the token of this pod.
+	podToken string
 }
 
 func (wk *workerCommands) workerJoinCommand() *cobra.Command {
@@ -92,7 +92,11 @@ func (wk *workerCommands) workerJoinCommand() *cobra.Command {
 		Short: "Join this machine's worker to a cluster",
 		Long: `Join creates a key on this machine, sends its public part and the token of 'outbid worker token' to the server, and
 writes the directory for 'outbid worker --credentials'. The key never leaves the machine. To join again under the same
-name, use another token; this revokes the previous credentials.`,
+name, use another token; this revokes the previous credentials.
+
+In a Kubernetes pod, --service-account-token joins with the pod's projected ServiceAccount token instead, if the server
+admits it (serve --service-accounts). The name is then the pod's, or that of its Kubernetes node with --name. It may
+join as often as it likes, so 'outbid worker --service-account-token' joins at every start.`,
 		Annotations: map[string]string{globalFlags: globalServer},
 		Example: `  outbid worker join --server https://tuner.example.org:7700 --ca ca.pem --join-token gpu-7.token --credentials /etc/outbid/worker
   outbid worker --credentials /etc/outbid/worker`,
@@ -101,6 +105,7 @@ name, use another token; this revokes the previous credentials.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.token, "join-token", "", "`FILE` with the token; - for standard input")
+	serviceAccountFlag(cmd, &o.podToken)
 	f.StringVar(&o.name, "name", "", "name of this node (default: the token's)")
 	f.StringVar(&o.dir, "credentials", filepath.Join(defaultData, "worker"), "`DIR` to write to")
 	f.StringVar(&o.nats, "nats", "", "`URL` of NATS for this machine (default: from the server)")
@@ -111,7 +116,7 @@ name, use another token; this revokes the previous credentials.`,
 
 // join creates a key, has the server sign it, and writes the credentials.
 func (wk *workerCommands) join(cmd *cobra.Command, o joinOptions) error {
-	token, err := wk.readJoinToken(o.token)
+	token, err := wk.readToken(o)
 	if err != nil {
 		return err
 	}
@@ -130,21 +135,9 @@ func (wk *workerCommands) join(cmd *cobra.Command, o joinOptions) error {
 		return err
 	}
 	defer c.close()
-	key, err := identity.NewKey()
+	who, err := c.join(cmd.Context(), token, o.name, o.nats)
 	if err != nil {
 		return err
-	}
-	resp, err := c.JoinWorker(cmd.Context(), &outbidv1.JoinWorkerRequest{Token: token, Node: o.name, PublicKey: key.Public()})
-	if err != nil {
-		return err
-	}
-	who, err := identity.NewCredentials(key, resp.GetCredentials())
-	if err != nil {
-		return fmt.Errorf("the answer of the server at %s is invalid: %w", c.target.url, err)
-	}
-	who.OrdersKey, who.Server, who.NATS = resp.GetOrdersKey(), c.target.url, o.nats
-	if who.NATS == "" {
-		who.NATS = reachable(resp.GetNats(), c.target.url)
 	}
 	if err := who.Write(o.dir, ca); err != nil {
 		return err
@@ -152,6 +145,17 @@ func (wk *workerCommands) join(cmd *cobra.Command, o joinOptions) error {
 	wk.printf("worker %s has joined; NATS is at %s\n", who.Node, bus.RedactURLs(who.NATS))
 	wk.printf("next: outbid worker --credentials %s\n", o.dir)
 	return nil
+}
+
+// readToken reads the token of a worker or of this pod.
+func (wk *workerCommands) readToken(o joinOptions) (string, error) {
+	if o.podToken == "" {
+		return wk.readJoinToken(o.token)
+	}
+	if o.token != "" {
+		return "", badInput("--join-token and --service-account-token: give only one of them")
+	}
+	return readPodToken(o.podToken)
 }
 
 // readJoinToken reads a token from its file.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outbid-dev/outbid/orchestrator/api"
+	"github.com/outbid-dev/outbid/orchestrator/pods"
 	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/outbid-dev/outbid/orchestrator/settings"
 )
@@ -36,7 +37,8 @@ before it acknowledges ("sync_interval: always" in its configuration).
 The first start creates the cluster's keys in DATA/keys, or in the directory of --keys. NATS admits only clients that
 these keys signed, and workers accept only orders signed by them. Anyone who can read them can act as the server;
 standbys need the same keys. Configure a separate NATS with 'outbid nats init'; for a NATS with separately managed
-users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker token').
+users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker token'). In a Kubernetes pod,
+--service-accounts admits pods with a projected ServiceAccount token, without further flags.
 
 --policy selects the policy that gives devices to trials; docs/choose-a-policy.md helps to choose.
 
@@ -90,6 +92,7 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 	f.StringVar(&o.Name, "name", "", "unique name of this server among standbys (default: the machine's)")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagFilename("audit-log")
+	serviceAccountFlags(cmd, &o.ServiceAccounts)
 	sv.checkServe = func() error {
 		if err := o.prepareServe(f); err != nil {
 			return err
@@ -131,6 +134,19 @@ func (sv *serverCommands) openAuditLog(path string, cfg *server.Config) (closeFi
 	}
 	cfg.AuditLog = f
 	return func() { _ = f.Close() }, nil
+}
+
+// serviceAccountFlags adds the flags for workers in Kubernetes pods.
+func serviceAccountFlags(cmd *cobra.Command, s *pods.Source) {
+	f := cmd.Flags()
+	f.StringSliceVar(&s.Accounts, "service-accounts", nil, "`NAMESPACE/NAME,...` of the Kubernetes ServiceAccounts whose pods may join as workers")
+	f.StringVar(&s.Audience, "service-account-audience", pods.DefaultAudience, "audience of their tokens")
+	f.StringVar(&s.Issuer, "service-account-issuer", "", "`URL` of their tokens' issuer (default: that of this pod's own token)")
+	f.StringVar(&s.Keys, "service-account-jwks", "", "`FILE|URL` of the issuer's JSON Web Key Set, or file of PEM public keys (default: this "+
+		"pod's API server is asked)")
+	f.StringVar(&s.CAFile, "service-account-ca", "", "PEM `FILE` of the authority for an https URL of --service-account-jwks")
+	_ = cmd.MarkFlagFilename("service-account-jwks")
+	_ = cmd.MarkFlagFilename("service-account-ca")
 }
 
 // greetServe prints the server's addresses and how workers join.

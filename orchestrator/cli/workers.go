@@ -26,7 +26,7 @@ type workerCommands struct {
 
 func (wk *workerCommands) workerCommand() *cobra.Command {
 	var cfg server.LoneWorkerConfig
-	var rate string
+	var rate, podToken string
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Offer this machine's devices to a server",
@@ -36,7 +36,8 @@ saved after --drain-timeout continues elsewhere from its last checkpoint. A seco
 
 Each worker has its own identity. On other machines 'outbid worker join' creates it, and --credentials names its
 directory. On the server's machine, as the same user, it needs no credentials: a worker that finds a server in ./.outbid
-or ~/.outbid, or the keys in --keys, creates its identity itself.
+or ~/.outbid, or the keys in --keys, creates its identity itself. In a Kubernetes pod, --service-account-token joins the
+server of --server at every start; see 'outbid worker join'.
 
 The worker does not have credentials for the store. For every checkpoint and function of its trials it asks the server,
 which returns a URL that is valid for only that object and a limited time. With --store it accesses the store directly
@@ -56,7 +57,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
   outbid worker --keys .outbid/keys --nats nats://127.0.0.1:4222 --name small --devices cpu:2`,
 		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "ca " + globalLog},
+		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "server ca " + globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wk.opts.tokenFile != "" {
 				return errJoinTokenGone("worker")
@@ -65,7 +66,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 				return badInput("--drain-timeout %s: want more than 0", cfg.Worker.DrainTimeout)
 			}
 			otherwise := int64(0)
-			if cfg.Credentials == "" { // it uses the keys of a server on this machine
+			if cfg.Credentials == "" && podToken == "" { // it uses the keys of a server on this machine
 				otherwise = worker.AverageRateBeside
 			}
 			var err error
@@ -73,7 +74,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 				return err
 			}
 			return wk.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return wk.runWorker(ctx, cfg)
+				return wk.runWorker(ctx, cfg, podToken)
 			})
 		},
 	}
@@ -83,6 +84,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 	averageRateFlag(cmd, &rate, " on the server's machine, without --credentials; else 0")
 	f := cmd.Flags()
 	f.StringVar(&cfg.Credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")
+	serviceAccountFlag(cmd, &podToken)
 	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to access directly, without the server: a directory that all "+
 		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
 	_ = cmd.MarkFlagDirname("credentials")
@@ -136,13 +138,18 @@ func (wk *workerCommands) findNATS(o *server.NATSConfig) error {
 }
 
 // runWorker connects to NATS and runs one worker.
-func (wk *workerCommands) runWorker(ctx context.Context, cfg server.LoneWorkerConfig) (err error) {
+func (wk *workerCommands) runWorker(ctx context.Context, cfg server.LoneWorkerConfig, podToken string) (err error) {
 	tuneGC()
 	if cfg.Logger, err = wk.logger(); err != nil {
 		return err
 	}
 	cfg.Version, cfg.NATS.CA = wk.version, wk.opts.ca
-	if cfg.Credentials == "" {
+	switch {
+	case podToken != "":
+		if err := wk.joinAsPod(ctx, podToken, &cfg); err != nil {
+			return err
+		}
+	case cfg.Credentials == "":
 		if err := wk.findNATS(&cfg.NATS); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
+	"github.com/outbid-dev/outbid/orchestrator/pods"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
@@ -84,6 +85,8 @@ type Config struct {
 	AuditLog io.Writer
 	// Workers run in this process.
 	Workers []WorkerConfig
+	// ServiceAccounts says which Kubernetes pods may join as workers; without Accounts none.
+	ServiceAccounts pods.Source
 	// Alone states that no other workers will join, so that a sweep that does not fit Workers is rejected.
 	Alone bool
 
@@ -127,6 +130,9 @@ func (c Config) filled() (Config, error) {
 		return c, err
 	}
 	if err := c.checkAgents(); err != nil {
+		return c, err
+	}
+	if _, err := c.openPods(); err != nil {
 		return c, err
 	}
 	if c.NATS.URL == "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/pods"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -29,6 +30,10 @@ type members struct {
 	refused *refusals
 	// printers determines which nodes may send a trial's output.
 	printers *printers
+	// pods checks the tokens of pods; nil admits none. alive reports whether a node's worker is connected.
+	pods     *pods.Admission
+	alive    func(node string) bool
+	podJoins sync.Mutex
 
 	mu sync.Mutex
 	// renewed has new credentials by node, until the worker confirms them.
@@ -40,7 +45,11 @@ type members struct {
 func (s *Server) openMembers(ctx context.Context) error {
 	m := &members{
 		keys: s.keys, nc: s.nc, log: s.log, natsURL: s.natsURL, renewed: make(map[string]string), refused: newRefusals(s.log),
-		printers: newPrinters(),
+		printers: newPrinters(), alive: s.isAlive,
+	}
+	var err error
+	if m.pods, err = s.cfg.openPods(); err != nil {
+		return err
 	}
 	if s.cfg.NATS.Public != "" {
 		m.natsURL = s.cfg.NATS.Public
@@ -48,7 +57,6 @@ func (s *Server) openMembers(ctx context.Context) error {
 	if err := s.registry.Register(m.refused.counted); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	var err error
 	m.list, err = bus.OpenWorkers(ctx, s.nc, bus.WorkersConfig{
 		Replicas: s.cfg.NATS.Replicas, Gone: s.cutOff, Verifier: s.keys.Verifier, Logger: s.log,
 	})
@@ -145,18 +153,29 @@ func (m *members) NewToken(ctx context.Context, node string, life time.Duration)
 // Join implements api.Workers.
 func (m *members) Join(ctx context.Context, token, node, public string) (*outbidv1.JoinWorkerResponse, error) {
 	now := time.Now()
+	if pods.IsToken(token) {
+		return m.joinPod(ctx, token, node, public, now)
+	}
 	node, err := m.list.Spend(ctx, token, node, now)
 	if err != nil {
 		return nil, err
 	}
+	resp, err := m.admit(ctx, node, public, nil, now)
+	if err == nil {
+		m.log.Info("a worker has joined", "node", node, "key", public)
+	}
+	return resp, err
+}
+
+// admit makes a public key that of a node's worker. pod identifies its pod, or is nil.
+func (m *members) admit(ctx context.Context, node, public string, pod []byte, now time.Time) (*outbidv1.JoinWorkerResponse, error) {
 	issued, err := m.keys.IssueWorker(node, public, now)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.list.Add(ctx, node, public, now); err != nil {
+	if err := m.list.AddPod(ctx, node, public, pod, now); err != nil {
 		return nil, err
 	}
-	m.log.Info("a worker has joined", "node", node, "key", public)
 	return &outbidv1.JoinWorkerResponse{
 		Node: node, Credentials: issued, OrdersKey: m.keys.Orders().Public(), Nats: m.natsURL,
 		Expires: timestamppb.New(now.Add(identity.WorkerLife)),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,6 +224,10 @@ type LoneWorkerConfig struct {
 	NATS NATSConfig
 	// Credentials is the directory that 'outbid worker join' wrote.
 	Credentials string
+	// Joined are credentials in memory, of a worker that has just joined; they exclude Credentials and NATS.Keys.
+	// JoinedWith is the file of the token that it joined with, which trials must not be able to read.
+	Joined     *identity.Credentials
+	JoinedWith string
 	// Store is a checkpoint store to access directly with this machine's credentials. By default the server signs for
 	// every object.
 	Store string
@@ -253,6 +258,10 @@ func (c LoneWorkerConfig) Check() error {
 
 // identify finds the worker's credentials, and sets its name and the address of NATS.
 func (c *LoneWorkerConfig) identify(ctx context.Context) (*identity.Credentials, error) {
+	if c.Joined != nil {
+		c.Worker.Name, c.NATS.URL = c.Joined.Node, cmp.Or(c.NATS.URL, c.Joined.NATS)
+		return c.Joined, nil
+	}
 	if c.Credentials == "" {
 		if c.NATS.Keys == "" {
 			return nil, badField("Credentials", "missing: no server of this user runs here, so this worker must join one: "+
@@ -298,7 +307,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 	if err != nil {
 		return nil, err
 	}
-	cfg.Worker.secrets = []string{cfg.Credentials, cfg.NATS.Keys}
+	cfg.Worker.secrets = []string{cfg.Credentials, cfg.NATS.Keys, cfg.JoinedWith}
 	if cfg.Worker.Dir == "" {
 		cfg.Worker.Dir = filepath.Join(".outbid", "workers", cfg.Worker.Name)
 	}
