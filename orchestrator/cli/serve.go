@@ -92,7 +92,7 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 	f.StringVar(&o.Name, "name", "", "unique name of this server among standbys (default: the machine's)")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagFilename("audit-log")
-	serviceAccountFlags(cmd, &o.ServiceAccounts)
+	serviceAccountFlags(cmd, &o.ServiceAccounts, &o.LeaderLabel)
 	sv.checkServe = func() error {
 		if err := o.prepareServe(f); err != nil {
 			return err
@@ -137,9 +137,10 @@ func (sv *serverCommands) openAuditLog(path string, cfg *server.Config) (closeFi
 }
 
 // serviceAccountFlags adds the flags for workers in Kubernetes pods.
-func serviceAccountFlags(cmd *cobra.Command, s *pods.Source) {
+func serviceAccountFlags(cmd *cobra.Command, s *pods.Source, label *string) {
 	f := cmd.Flags()
 	f.StringSliceVar(&s.Accounts, "service-accounts", nil, "`NAMESPACE/NAME,...` of the Kubernetes ServiceAccounts whose pods may join as workers")
+	f.StringVar(label, "leader-label", "", "`NAME=VALUE` of a label that this Kubernetes pod has while this server leads, for a Service")
 	f.StringVar(&s.Audience, "service-account-audience", pods.DefaultAudience, "audience of their tokens")
 	f.StringVar(&s.Issuer, "service-account-issuer", "", "`URL` of their tokens' issuer (default: that of this pod's own token)")
 	f.StringVar(&s.Keys, "service-account-jwks", "", "`FILE|URL` of the issuer's JSON Web Key Set, or file of PEM public keys (default: this "+

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/oidc"
 )
@@ -94,17 +92,14 @@ func issuerOf(path string) (string, error) {
 // apiServerKeys returns the keys that the API server of this pod's cluster publishes. Every ServiceAccount may read
 // them by default (the role system:service-account-issuer-discovery).
 func apiServerKeys(own string, getenv func(string) string) (oidc.KeySet, error) {
-	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
-	if host == "" {
-		return nil, errors.New("must be a file or URL, because this process is not in a pod")
+	base, client, err := apiServer(own, getenv)
+	if errors.Is(err, errNoPod) {
+		return nil, fmt.Errorf("must be a file or URL, because %w", err)
 	}
-	client, err := oidc.Client(filepath.Join(own, "ca.crt"))
 	if err != nil {
 		return nil, err
 	}
-	client.Transport = &asPod{token: filepath.Join(own, "token"), next: client.Transport}
-	client.Timeout = 5 * time.Second
-	return oidc.RemoteKeys("https://"+net.JoinHostPort(host, cmp.Or(port, "443"))+"/openid/v1/jwks", client, nil), nil
+	return oidc.RemoteKeys(base+"/openid/v1/jwks", client, nil), nil
 }
 
 // asPod sends requests with the token in a file, which the kubelet replaces before it expires.

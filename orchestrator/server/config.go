@@ -87,6 +87,8 @@ type Config struct {
 	Workers []WorkerConfig
 	// ServiceAccounts says which Kubernetes pods may join as workers; without Accounts none.
 	ServiceAccounts pods.Source
+	// LeaderLabel is a label, as NAME=VALUE, that the Kubernetes pod of this process has while this server leads.
+	LeaderLabel string
 	// Alone states that no other workers will join, so that a sweep that does not fit Workers is rejected.
 	Alone bool
 

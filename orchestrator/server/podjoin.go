@@ -30,6 +30,31 @@ func (c *Config) openPods() (*pods.Admission, error) {
 	return a, nil
 }
 
+// openLabel opens the label of the leader's pod, or returns nil without one. It removes the label that a killed server
+// has left.
+func (s *Server) openLabel(ctx context.Context) error {
+	if s.cfg.LeaderLabel == "" {
+		return nil
+	}
+	l, err := pods.OpenLabel(s.cfg.LeaderLabel)
+	if err != nil {
+		return badField("LeaderLabel", "%w", err)
+	}
+	s.label = l
+	if err := l.Remove(ctx); err != nil {
+		s.log.Warn("the leader's label of this pod cannot be removed", "error", err)
+	}
+	return nil
+}
+
+// keepLabel labels this pod as the leader's until ctx ends.
+func (s *Server) keepLabel(ctx context.Context) error {
+	s.label.Keep(ctx, func(err error) {
+		s.log.Warn("this pod cannot be labelled as the leader's; the Service does not find it", "label", s.cfg.LeaderLabel, "error", err)
+	})
+	return nil
+}
+
 // joinPod admits the worker of a pod. A pod may join again and again, because its container restarts and because a pod
 // that was rescheduled succeeds it.
 func (m *members) joinPod(ctx context.Context, token, asked, public string, now time.Time) (*outbidv1.JoinWorkerResponse, error) {

@@ -27,6 +27,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/pods"
 	"github.com/outbid-dev/outbid/orchestrator/secrets"
 	"github.com/outbid-dev/outbid/orchestrator/usage"
 )
@@ -59,6 +60,8 @@ type Server struct {
 	storage  *storageMetrics
 	// room records whether there is room for new sweeps.
 	room room
+	// label marks the leader's pod, or is nil.
+	label *pods.Label
 	// ready is set once the server accepts commands.
 	ready atomic.Bool
 	group *group
@@ -135,6 +138,9 @@ func (s *Server) open(ctx context.Context) error {
 		return badField("NATS.Keys", "%w", err)
 	}
 	if err := s.operatorFiles.read(&s.cfg, s.keys, s.log); err != nil {
+		return err
+	}
+	if err := s.openLabel(ctx); err != nil {
 		return err
 	}
 	// Listen first so that a bad address fails early; the API is served last.
