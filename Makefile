@@ -32,10 +32,11 @@ QUICK := -vet=off -ldflags=-w -timeout 15m
 FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
 	promtool=$$(.ci/tool promtool || echo "no promtool: the tests of the alerts are skipped" >&2); \
 	natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
-	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
+	helm=$$(.ci/tool helm || echo "no helm: the tests of the chart are skipped" >&2); \
+	export OUTBID_TEST_HELM=$$helm OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,12 @@ build: ## build bin/outbid, and bin/outbid-lab, which can also compare policies
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.revision=$(REVISION)" -o bin/outbid .
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$$(cat VERSION)$(if $(REVISION),+$(REVISION))" \
 	  -o bin/outbid-lab ./orchestrator/lab/outbid-lab
+
+image: ## build the server's container image into build/outbid.tar, without a daemon; CA_BUNDLE=FILE: with authorities to trust
+	mkdir -p build/image
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.revision=$(REVISION)" -o build/image/outbid .
+	go run ./deploy/image -o build/outbid.tar -name outbid:$$(cat VERSION) build/image/outbid=/usr/local/bin/outbid \
+	  $(if $(CA_BUNDLE),$(CA_BUNDLE)=/etc/ssl/certs/ca-certificates.crt)
 
 wheel: ## build this machine's wheel into build/wheel, with the binary inside; PLATFORMS=all: those for Linux and macOS, and the source distribution
 	REVISION=$(REVISION) .ci/wheel $(PLATFORMS)
