@@ -139,13 +139,12 @@ func (sv *serverCommands) openAuditLog(path string, cfg *server.Config) (closeFi
 // serviceAccountFlags adds the flags for workers in Kubernetes pods.
 func serviceAccountFlags(cmd *cobra.Command, s *pods.Source, label *string) {
 	f := cmd.Flags()
-	f.StringSliceVar(&s.Accounts, "service-accounts", nil, "`NAMESPACE/NAME,...` of the Kubernetes ServiceAccounts whose pods may join as workers")
-	f.StringVar(label, "leader-label", "", "`NAME=VALUE` of a label that this Kubernetes pod has while this server leads, for a Service")
+	f.StringSliceVar(&s.Accounts, "service-accounts", nil, "`ACCOUNTS` whose Kubernetes pods may join, as NAMESPACE/NAME,...")
+	f.StringVar(label, "leader-label", "", "`NAME=VALUE` that labels this Kubernetes pod while it leads")
 	f.StringVar(&s.Audience, "service-account-audience", pods.DefaultAudience, "audience of their tokens")
-	f.StringVar(&s.Issuer, "service-account-issuer", "", "`URL` of their tokens' issuer (default: that of this pod's own token)")
-	f.StringVar(&s.Keys, "service-account-jwks", "", "`FILE|URL` of the issuer's JSON Web Key Set, or file of PEM public keys (default: this "+
-		"pod's API server is asked)")
-	f.StringVar(&s.CAFile, "service-account-ca", "", "PEM `FILE` of the authority for an https URL of --service-account-jwks")
+	f.StringVar(&s.Issuer, "service-account-issuer", "", "`URL` of their issuer (default: this pod's)")
+	f.StringVar(&s.Keys, "service-account-jwks", "", "`FILE` or URL of its keys (default: this pod's API server)")
+	f.StringVar(&s.CAFile, "service-account-ca", "", "PEM `FILE` of the authority for that URL")
 	_ = cmd.MarkFlagFilename("service-account-jwks")
 	_ = cmd.MarkFlagFilename("service-account-ca")
 }
