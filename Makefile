@@ -32,11 +32,10 @@ QUICK := -vet=off -ldflags=-w -timeout 15m
 FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
 	promtool=$$(.ci/tool promtool || echo "no promtool: the tests of the alerts are skipped" >&2); \
 	natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
-	helm=$$(.ci/tool helm || echo "no helm: the tests of the chart are skipped" >&2); \
-	export OUTBID_TEST_HELM=$$helm OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
+	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
-.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in test-chart matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +101,9 @@ test-sign-in: build ## sign in with oidc-provider (Node) and Keycloak (Java), wh
 	  -Dartifact=org.keycloak:keycloak-quarkus-dist:26.5.0:zip
 	OUTBID_BIN=bin/outbid OUTBID_OIDC_PROVIDER=$$PWD/.cache/oidc-provider \
 	  OUTBID_KEYCLOAK=$$PWD/.cache/keycloak/keycloak-26.5.0 go test -count=1 ./orchestrator/endtoend -run '^TestSignIn' -v
+
+test-chart: ## check the chart of deploy/chart with helm, which the first run builds
+	export OUTBID_TEST_HELM=$$(.ci/tool helm); $(GO_TEST) -count 1 -run '^TestChart' ./deploy
 
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \

@@ -22,7 +22,7 @@ func helm(t *testing.T) string {
 	}
 	path, err := exec.LookPath("helm")
 	if err != nil {
-		t.Skip("no helm: OUTBID_TEST_HELM does not name one, as make test does, and there is none in PATH")
+		t.Skip("no helm: OUTBID_TEST_HELM does not name one, as make test-chart does, and there is none in PATH")
 	}
 	return path
 }

@@ -45,7 +45,7 @@ func TestUsageOverREST(t *testing.T) {
 		"an empty period":        {"root", "?since=2026-11-02T00:00:00Z&until=2026-11-02T00:00:00Z", http.StatusBadRequest, "must be later than since"},
 		"a time before 1970":     {"root", "?since=1969-11-02T00:00:00Z", http.StatusBadRequest, "must be a time after 1970"},
 		"a negative price":       {"root", "?prices[h100]=-1", http.StatusBadRequest, "device_hour.h100: must be a finite number"},
-		"no role":                {"prom", "?by=tenant", http.StatusForbidden, "GetUsage needs a viewer's token"},
+		"no role":                {"prom", "?by=tenant", http.StatusForbidden, "GetUsage needs the role admin, operator, auditor"},
 	} {
 		resp, body := h.call(t, "GET", "/v1/usage"+c.query, "", "Authorization", "Bearer "+token(c.token))
 		var compact bytes.Buffer

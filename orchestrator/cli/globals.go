@@ -54,8 +54,18 @@ const (
 	globalLog    = "log-level log-format"
 )
 
-// hideUnusedFlags hides the global flags that a command does not use. It still accepts them, so that a script may give
-// the same flags to every command.
+// rareFlag marks flags that help does not list, because few users need them. The reference has them.
+const rareFlag = "rare"
+
+// markRare leaves flags out of the command's help.
+func markRare(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = cmd.Flags().SetAnnotation(name, rareFlag, nil) // it fails only for an unknown flag, which the tests would find
+	}
+}
+
+// hideUnusedFlags hides the global flags that a command does not use, and its rare ones. It still accepts them, so that a
+// script may give the same flags to every command.
 func hideUnusedFlags(cmd *cobra.Command) {
 	used := globalServer
 	for c := cmd; c != nil; c = c.Parent() {
@@ -64,6 +74,11 @@ func hideUnusedFlags(cmd *cobra.Command) {
 			break
 		}
 	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, rare := f.Annotations[rareFlag]; rare {
+			f.Hidden = true
+		}
+	})
 	root := cmd.Root()
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		f.Hidden = cmd != root && !slices.Contains(strings.Fields(used), f.Name)

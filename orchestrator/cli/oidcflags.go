@@ -19,4 +19,5 @@ func oidcFlags(cmd *cobra.Command, o *server.OIDCConfig) {
 		"offline_access that the provider offers)")
 	_ = cmd.MarkFlagFilename("oidc-ca-file")
 	_ = cmd.MarkFlagFilename("oidc-bindings")
+	markRare(cmd, "oidc-username-claim", "oidc-groups-claim", "oidc-ca-file", "oidc-scopes")
 }

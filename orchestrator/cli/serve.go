@@ -40,7 +40,8 @@ standbys need the same keys. Configure a separate NATS with 'outbid nats init'; 
 users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker token'). In a Kubernetes pod,
 --service-accounts admits pods with a projected ServiceAccount token, without further flags.
 
---policy selects the policy that gives devices to trials; docs/choose-a-policy.md helps to choose.
+--policy selects the policy that gives devices to trials; docs/choose-a-policy.md helps to choose. Further flags, for
+identity providers and Kubernetes, are in docs/reference/cli.md.
 
 Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS requires a certificate.
 
@@ -57,36 +58,14 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 			if sv.opts.tokenFile != "" {
 				return errJoinTokenGone("serve")
 			}
-			if err := o.prepareServe(cmd.Flags()); err != nil {
-				return err
-			}
-			closeAudit, err := sv.openAuditLog(auditLog, &o.Config)
-			if err != nil {
-				return err
-			}
-			defer closeAudit()
-			return sv.untilDone(cmd.Context(), func(ctx context.Context) error {
-				log, err := sv.logger()
-				if err != nil {
-					return err
-				}
-				o.Reload = sv.reloads(ctx, func() ([]settings.Setting, error) {
-					fresh := &serverCommands{process: &process{client: &client{console: sv.console, getenv: sv.getenv}}, edition: sv.edition}
-					return fresh.settingsOfNew(fresh.serveCommand(), sv.configFile(cmd))
-				}, log)
-				return sv.runServer(ctx, o.Config, sv.greetServe)
-			})
+			return sv.serve(cmd, &o, auditLog)
 		},
 	}
 	sv.commonFlags(cmd, &o)
 	natsFlags(cmd, &o.NATS)
 	oidcFlags(cmd, &o.OIDC)
 	f := cmd.Flags()
-	f.StringVar(&o.NATS.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
-	f.StringVar(&o.NATS.Listen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
-	f.IntVar(&o.NATS.Replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
-	f.StringVar(&o.NATS.Keys, "keys", "", "`DIR` of the cluster's keys, created if missing (default: DATA/keys)")
-	f.StringVar(&o.NATS.Public, "nats-public", "", "`URL` of NATS for workers that join (default: the server's)")
+	clusterFlags(f, &o.NATS)
 	f.BoolVar(&o.Standby, "standby", false, "with --nats: wait while another server leads, then take over")
 	f.StringVar(&auditLog, "audit-log", "", "append each record of the audit to `FILE` as a line of JSON; - is standard output")
 	f.StringVar(&o.Name, "name", "", "unique name of this server among standbys (default: the machine's)")
@@ -100,6 +79,29 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 		return o.Check()
 	}
 	return sv.configurable(cmd)
+}
+
+// serve runs a server until it ends.
+func (sv *serverCommands) serve(cmd *cobra.Command, o *serverFlags, auditLog string) error {
+	if err := o.prepareServe(cmd.Flags()); err != nil {
+		return err
+	}
+	closeAudit, err := sv.openAuditLog(auditLog, &o.Config)
+	if err != nil {
+		return err
+	}
+	defer closeAudit()
+	return sv.untilDone(cmd.Context(), func(ctx context.Context) error {
+		log, err := sv.logger()
+		if err != nil {
+			return err
+		}
+		o.Reload = sv.reloads(ctx, func() ([]settings.Setting, error) {
+			fresh := &serverCommands{process: &process{client: &client{console: sv.console, getenv: sv.getenv}}, edition: sv.edition}
+			return fresh.settingsOfNew(fresh.serveCommand(), sv.configFile(cmd))
+		}, log)
+		return sv.runServer(ctx, o.Config, sv.greetServe)
+	})
 }
 
 // prepareServe parses the flags of serve.
@@ -147,6 +149,16 @@ func serviceAccountFlags(cmd *cobra.Command, s *pods.Source, label *string) {
 	f.StringVar(&s.CAFile, "service-account-ca", "", "PEM `FILE` of the authority for that URL")
 	_ = cmd.MarkFlagFilename("service-account-jwks")
 	_ = cmd.MarkFlagFilename("service-account-ca")
+	markRare(cmd, "service-accounts", "leader-label", "service-account-audience", "service-account-issuer", "service-account-jwks", "service-account-ca")
+}
+
+// clusterFlags adds the flags that only a server of a cluster has.
+func clusterFlags(f *pflag.FlagSet, o *server.NATSConfig) {
+	f.StringVar(&o.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
+	f.StringVar(&o.Listen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
+	f.IntVar(&o.Replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
+	f.StringVar(&o.Keys, "keys", "", "`DIR` of the cluster's keys, created if missing (default: DATA/keys)")
+	f.StringVar(&o.Public, "nats-public", "", "`URL` of NATS for workers that join (default: the server's)")
 }
 
 // greetServe prints the server's addresses and how workers join.

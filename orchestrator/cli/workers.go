@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,13 +80,11 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 		},
 	}
 	workerFlags(cmd, &cfg.Worker, &cfg.NATS)
-	cmd.Flags().DurationVar(&cfg.Worker.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long trials may take to save when the "+
-		"worker is stopped; its supervisor must wait longer (Kubernetes: terminationGracePeriodSeconds, systemd: TimeoutStopSec)")
+	drainTimeoutFlag(cmd, &cfg.Worker.DrainTimeout)
 	averageRateFlag(cmd, &rate, " on the server's machine, without --credentials; else 0")
-	f := cmd.Flags()
-	f.StringVar(&cfg.Credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")
+	cmd.Flags().StringVar(&cfg.Credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")
 	serviceAccountFlag(cmd, &podToken)
-	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to access directly, without the server: a directory that all "+
+	cmd.Flags().StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to access directly, without the server: a directory that all "+
 		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
 	_ = cmd.MarkFlagDirname("credentials")
 	wk.checkWorker = func() error {
@@ -95,6 +94,12 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 	wk.configurable(cmd)
 	cmd.AddCommand(wk.workerTokenCommand(), wk.workerJoinCommand(), wk.workerRemoveCommand())
 	return cmd
+}
+
+// drainTimeoutFlag adds the flag for the time that trials have to save.
+func drainTimeoutFlag(cmd *cobra.Command, to *time.Duration) {
+	cmd.Flags().DurationVar(to, "drain-timeout", worker.DefaultDrainTimeout, "how long trials may take to save when the "+
+		"worker is stopped; its supervisor must wait longer (Kubernetes: terminationGracePeriodSeconds, systemd: TimeoutStopSec)")
 }
 
 // workerFlags adds the flags for a worker's devices and the address of NATS.

@@ -45,6 +45,9 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 		for seed := range uint64(26) {
 			seeds = append(seeds, seed)
 		}
+		for seed := range uint64(8) {
+			seeds = append(seeds, firstMeddling+seed)
+		}
 		for _, seed := range seeds {
 			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 				t.Parallel()

@@ -49,7 +49,9 @@ type life struct {
 	// rounds for now.
 	slow, calm bool
 	// frail nodes cannot start some trials, and their workers may report that.
-	frail    bool
+	frail bool
+	// meddling people stop single trials and evict nodes.
+	meddling bool
 	deciding func()
 }
 
@@ -73,11 +75,14 @@ type fork struct {
 	reportSeq uint64
 }
 
+// firstMeddling is the first seed of lives in which people meddle. The lives of lower seeds stay as they were.
+const firstMeddling = 2000
+
 func newLife(t judge, policyName string, seed uint64) *life {
 	l := &life{
 		judge: t, dice: rand.New(rand.NewPCG(seed, 1)), policy: policyName, now: time.Unix(1_700_000_000, 0).UTC(), kinds: map[string]int{},
 		whole: ledger.NewMemory(), short: ledger.NewMemory(), processes: map[string]*asked{}, outside: seed%4 == 3,
-		auctions: policyName == "themis" && seed%2 == 1, slow: seed%24 >= 18, frail: seed < 100 && seed%3 > 0,
+		auctions: policyName == "themis" && seed%2 == 1, slow: seed%24 >= 18, frail: seed < 100 && seed%3 > 0, meddling: seed >= firstMeddling,
 	}
 	for i := range 3 {
 		l.machines = append(l.machines, &machine{name: fmt.Sprintf("n%d", i), devices: i + 1})
@@ -237,8 +242,11 @@ func (l *life) snapshot(core *control.Core) *outbidv1.StateSnapshot {
 // happen makes one thing happen.
 func (l *life) happen() {
 	happenings := map[string]func(){
-		"submit": l.submit, "command": l.command, "stop a trial": l.stopTrial, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave, "node": l.node,
+		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave, "node": l.node,
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
+	}
+	if l.meddling {
+		happenings["stop a trial"] = l.stopTrial
 	}
 	names := slices.Sorted(maps.Keys(happenings))
 	switch name := pick(l, names); {
@@ -338,7 +346,11 @@ func (l *life) node() {
 	if len(names) == 0 {
 		return
 	}
-	command := outbidv1.NodeCommand(1 + l.n(4))
+	commands := 3
+	if l.meddling {
+		commands++
+	}
+	command := outbidv1.NodeCommand(1 + l.n(commands))
 	if l.n(2) == 0 {
 		command = outbidv1.NodeCommand_NODE_COMMAND_UNCORDON
 	}

@@ -62,7 +62,7 @@ func apiServer(own string, getenv func(string) string) (string, *http.Client, er
 	if host == "" {
 		return "", nil, errNoPod
 	}
-	client, err := oidc.Client(filepath.Join(own, "ca.crt"))
+	client, err := oidc.Client(filepath.Join(own, "ca.crt"), nil)
 	if err != nil {
 		return "", nil, err
 	}

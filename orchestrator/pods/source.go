@@ -51,7 +51,7 @@ func open(s Source, own string, getenv func(string) string) (*Admission, error) 
 		cfg.Keys, err = apiServerKeys(own, getenv)
 	case strings.HasPrefix(s.Keys, "https://") || strings.HasPrefix(s.Keys, "http://"):
 		var client *http.Client
-		if client, err = oidc.Client(s.CAFile); err == nil {
+		if client, err = oidc.Client(s.CAFile, nil); err == nil {
 			cfg.Keys = oidc.RemoteKeys(s.Keys, client, nil)
 		}
 	default:

@@ -110,7 +110,7 @@ func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "API tokens", s.accounts.Follow)
 	s.group.start(ctx, "agents", s.watchAgents)
 	if s.label != nil {
-		s.group.start(ctx, "leader's label", s.keepLabel)
+		s.group.start(ctx, "leader's label", s.label.run)
 	}
 	for _, w := range s.cfg.Workers {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })

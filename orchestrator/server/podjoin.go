@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
@@ -30,27 +31,33 @@ func (c *Config) openPods() (*pods.Admission, error) {
 	return a, nil
 }
 
-// openLabel opens the label of the leader's pod, or returns nil without one. It removes the label that a killed server
-// has left.
-func (s *Server) openLabel(ctx context.Context) error {
-	if s.cfg.LeaderLabel == "" {
-		return nil
-	}
-	l, err := pods.OpenLabel(s.cfg.LeaderLabel)
-	if err != nil {
-		return badField("LeaderLabel", "%w", err)
-	}
-	s.label = l
-	if err := l.Remove(ctx); err != nil {
-		s.log.Warn("the leader's label of this pod cannot be removed", "error", err)
-	}
-	return nil
+// leaderLabel marks the leader's pod.
+type leaderLabel struct {
+	*pods.Label
+	log  *slog.Logger
+	text string
 }
 
-// keepLabel labels this pod as the leader's until ctx ends.
-func (s *Server) keepLabel(ctx context.Context) error {
-	s.label.Keep(ctx, func(err error) {
-		s.log.Warn("this pod cannot be labelled as the leader's; the Service does not find it", "label", s.cfg.LeaderLabel, "error", err)
+// openLabel opens the label of the leader's pod, or returns nil without one. It removes the label that a killed server
+// has left.
+func openLabel(ctx context.Context, text string, log *slog.Logger) (*leaderLabel, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // the leader has no label
+	}
+	l, err := pods.OpenLabel(text)
+	if err != nil {
+		return nil, badField("LeaderLabel", "%w", err)
+	}
+	if err := l.Remove(ctx); err != nil {
+		log.Warn("the leader's label of this pod cannot be removed", "error", err)
+	}
+	return &leaderLabel{l, log, text}, nil
+}
+
+// run labels this pod as the leader's until ctx ends.
+func (l *leaderLabel) run(ctx context.Context) error {
+	l.Keep(ctx, func(err error) {
+		l.log.Warn("this pod cannot be labelled as the leader's; the Service does not find it", "label", l.text, "error", err)
 	})
 	return nil
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
-	"github.com/outbid-dev/outbid/orchestrator/pods"
 	"github.com/outbid-dev/outbid/orchestrator/secrets"
 	"github.com/outbid-dev/outbid/orchestrator/usage"
 )
@@ -61,7 +60,7 @@ type Server struct {
 	// room records whether there is room for new sweeps.
 	room room
 	// label marks the leader's pod, or is nil.
-	label *pods.Label
+	label *leaderLabel
 	// ready is set once the server accepts commands.
 	ready atomic.Bool
 	group *group
@@ -140,7 +139,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.operatorFiles.read(&s.cfg, s.keys, s.log); err != nil {
 		return err
 	}
-	if err := s.openLabel(ctx); err != nil {
+	if s.label, err = openLabel(ctx, s.cfg.LeaderLabel, s.log); err != nil {
 		return err
 	}
 	// Listen first so that a bad address fails early; the API is served last.
