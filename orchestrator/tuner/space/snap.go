@@ -5,30 +5,48 @@ import (
 	"sort"
 )
 
-// mostSnapped is the number of values up to which a number counts as discrete. Above that it is treated as continuous.
+// mostSnapped is the number of values up to which a number counts as discrete. Above that it is treated as continuous,
+// except for the first values of whole numbers on a log scale, which have wide intervals.
 const mostSnapped = 64
 
-// steps returns the coordinates where the value of a parameter changes, or nil if it is continuous.
-func steps(d dist) (edges []float64) {
-	if c, ok := d.(choiceDist); ok {
-		for i := range len(c.values) - 1 {
-			edges = append(edges, float64(i+1)/float64(len(c.values)))
+// steps are the coordinates where the value of a parameter changes, or none if it is continuous.
+type steps struct {
+	edges []float64
+	// open is set if the values above the last edge count as continuous.
+	open bool
+}
+
+func stepsOf(d dist) (s steps) {
+	switch d := d.(type) {
+	case choiceDist:
+		for i := range len(d.values) - 1 {
+			s.edges = append(s.edges, float64(i+1)/float64(len(d.values)))
 		}
-		return edges
-	}
-	if _, real := d.(normalDist); real {
-		return nil
-	}
-	if f, ok := d.(floatDist); ok && f.q == 0 {
-		return nil
+		return s
+	case normalDist:
+		return s
+	case floatDist:
+		if d.q == 0 {
+			return s
+		}
+	case intDist:
+		if s.open = d.log && d.n > mostSnapped; s.open {
+			for k := range int64(mostSnapped) {
+				s.edges = append(s.edges, edgeBelow(d, d.value(k+1)))
+			}
+			return s
+		}
+		if d.n > mostSnapped {
+			return s
+		}
 	}
 	if d.count(mostSnapped+1) > mostSnapped {
-		return nil
+		return s
 	}
 	for _, v := range d.grid(mostSnapped + 1)[1:] {
-		edges = append(edges, edgeBelow(d, v))
+		s.edges = append(s.edges, edgeBelow(d, v))
 	}
-	return edges
+	return s
 }
 
 // edgeBelow returns the least coordinate that gives v or a greater number.
@@ -60,15 +78,15 @@ func (s *Space) Choices() []int {
 // A Snapper maps points that give the same configuration to one representative. Make it once for many points.
 type Snapper struct {
 	space *Space
-	edges [][]float64
+	steps []steps
 }
 
 // Snapper returns a Snapper for the space.
 func (s *Space) Snapper() *Snapper {
-	n := &Snapper{space: s, edges: make([][]float64, s.Dims())}
+	n := &Snapper{space: s, steps: make([]steps, s.Dims())}
 	for _, l := range s.leaves {
 		if l.dim >= 0 {
-			n.edges[l.dim] = steps(l.dist)
+			n.steps[l.dim] = stepsOf(l.dist)
 		}
 	}
 	return n
@@ -79,7 +97,7 @@ func (s *Space) Snapper() *Snapper {
 func (n *Snapper) Snap(u []float64) ([]float64, bool) {
 	p := make([]float64, len(u))
 	for d := range p {
-		p[d] = middle(n.edges[d], clampUnit(u[d]))
+		p[d] = n.steps[d].middle(clampUnit(u[d]))
 	}
 	s := n.space
 	conditions := len(s.constraints) > 0
@@ -109,14 +127,16 @@ func (n *Snapper) Snap(u []float64) ([]float64, bool) {
 	return p, len(s.constraints) == 0 || s.Allowed(s.assemble(values))
 }
 
-// middle returns the middle of the interval that contains a coordinate.
-func middle(edges []float64, u float64) float64 {
-	if len(edges) == 0 {
-		return u
-	}
+// middle returns the middle of the interval that contains a coordinate, or the coordinate where the parameter is
+// continuous.
+func (s steps) middle(u float64) float64 {
+	edges := s.edges
 	i := sort.SearchFloat64s(edges, u)
 	if i < len(edges) && edges[i] == u {
 		i++ // an edge belongs to the interval above it
+	}
+	if i == len(edges) && (i == 0 || s.open) {
+		return u
 	}
 	low, high := 0.0, 1.0
 	if i > 0 {

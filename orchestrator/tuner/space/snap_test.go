@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // The representative of a configuration gives that configuration. Without continuous numbers, all points of a
@@ -34,6 +36,29 @@ func TestSnap(t *testing.T) {
 			t.Fatalf("%v is %v, and that is %v", u, p, q)
 		}
 	})
+}
+
+// Every value of a wide range of whole numbers on a log scale keeps its value; the first ones have one representative each.
+func TestSnapWideLogRange(t *testing.T) {
+	t.Parallel()
+	d, err := newInt("size", &outbidv1.IntRange{Low: 1, High: 4096, Log: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, first := stepsOf(d), map[float64]bool{}
+	for i := range 10_000 {
+		u := (float64(i) + 0.5) / 10_000
+		p := steps.middle(u)
+		if d.at(p) != d.at(u) {
+			t.Fatalf("%v gives %v, and %v gives %v", u, d.at(u), p, d.at(p))
+		}
+		if d.at(u).(int64) <= mostSnapped { //nolint:forcetypeassert // it is one
+			first[p] = true
+		}
+	}
+	if len(first) != mostSnapped {
+		t.Errorf("%d representatives of the first %d values", len(first), mostSnapped)
+	}
 }
 
 func same(a, b []float64) bool {
