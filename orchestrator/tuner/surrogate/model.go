@@ -209,6 +209,13 @@ func (m *Model) spread(l *look) float64 {
 	return math.Sqrt(max(v, 1e-12))
 }
 
+// spreadBound returns an upper bound of spread in much less time: the standard deviation if only the trial with the
+// largest covariance were known.
+func (m *Model) spreadBound(l *look) float64 {
+	k := slices.Max(l.k)
+	return math.Sqrt(max(m.amplitude-float64(k*k)/(m.amplitude+math.Exp(m.posterior.h.noise)), 1e-12))
+}
+
 // Predict returns the expected cost of a configuration, without noise, and its standard deviation.
 func (m *Model) Predict(at Point) (mean, deviation float64) {
 	var l look

@@ -9,12 +9,11 @@ import (
 
 // These are the numbers of points that a proposal is chosen from.
 const (
-	drawn    = 256 // random points in the whole cube
-	nearest  = 5   // best points seen, around which others are drawn
-	around   = 32  // points for each of those at each width
-	refined  = 3   // candidates that are refined
-	steps    = 24  // steps of each refinement
-	measured = 150 // candidates with the best mean whose deviation is computed
+	drawn   = 256 // random points in the whole cube
+	nearest = 5   // best points seen, around which others are drawn
+	around  = 32  // points for each of those at each width
+	refined = 3   // candidates that are refined
+	steps   = 24  // steps of each refinement
 )
 
 // widths returns the distances for drawing points around a good point.
@@ -23,11 +22,13 @@ func widths() []float64 { return []float64{0.15, 0.04, 0.01} }
 // Snap returns the representative of all points that give the same configuration, or false if it must not be tried.
 type Snap func(Point) (Point, bool)
 
+// A candidate is a point. value is the logarithm of its expected improvement, or an upper bound.
 type candidate struct {
 	at    Point
-	mean  float64
 	value float64
 }
+
+func byValue(a, b candidate) int { return cmp.Compare(b.value, a.value) }
 
 // Propose returns the point with the highest expected improvement among those that it tries, or false if none may be
 // tried. seen are the points tried before, which are not proposed again. effort is the share of the usual number of
@@ -43,7 +44,7 @@ func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Ra
 			return
 		}
 		tried[key(p)] = true
-		all = append(all, candidate{at: p, mean: m.mean(p, &l)})
+		all = append(all, candidate{at: p, value: logImprovement(m.mean(p, &l), m.spreadBound(&l), m.best)})
 	}
 	for range some(drawn) {
 		add(m.draw(random))
@@ -58,19 +59,30 @@ func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Ra
 	if len(all) == 0 {
 		return nil, false
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.mean, b.mean) })
-	all = all[:min(len(all), some(measured))]
-	for i := range all {
-		all[i].value = m.value(all[i].at, &l)
-	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.value, a.value) })
-	best := all[0]
-	for _, c := range all[:min(len(all), refined)] {
-		if c = m.refine(c, tried, snap, random, &l); c.value > best.value {
+	var best candidate
+	for i, c := range m.highest(all, &l) {
+		if c = m.refine(c, tried, snap, random, &l); i == 0 || c.value > best.value {
 			best = c
 		}
 	}
 	return best.at, true
+}
+
+// highest returns the candidates with the highest expected improvement. It computes the improvement only of those whose
+// upper bound is high enough.
+func (m *Model) highest(all []candidate, l *look) []candidate {
+	slices.SortStableFunc(all, byValue)
+	var top []candidate
+	for _, c := range all {
+		if len(top) == refined && c.value <= top[refined-1].value {
+			break
+		}
+		c.value = m.value(c.at, l)
+		top = append(top, c)
+		slices.SortStableFunc(top, byValue)
+		top = top[:min(len(top), refined)]
+	}
+	return top
 }
 
 // explored is the number of standard deviations below the mean in the bound that Explore minimises.
@@ -148,9 +160,9 @@ func (m *Model) draw(random *rand.Rand) Point {
 func (m *Model) good(seen []Point, l *look) []Point {
 	all := make([]candidate, 0, len(seen))
 	for _, p := range seen {
-		all = append(all, candidate{at: p, mean: m.mean(p, l)})
+		all = append(all, candidate{at: p, value: -m.mean(p, l)})
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.mean, b.mean) })
+	slices.SortStableFunc(all, byValue)
 	var points []Point
 	for _, c := range all[:min(len(all), nearest)] {
 		points = append(points, c.at)

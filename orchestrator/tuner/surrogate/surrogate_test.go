@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -67,6 +68,34 @@ func TestPredict(t *testing.T) {
 		mean, deviation := m.Predict(s.At)
 		if math.Abs(mean-s.Cost) > 6*deviation+0.01 {
 			t.Errorf("at %v: %v ± %v, and it is %v", s.At, mean, deviation, s.Cost)
+		}
+	}
+}
+
+// The bound of the deviation is above the deviation, and the candidates chosen with it are the best ones.
+func TestHighest(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(7, 8))
+	m, _, ok := Learn(make([]Parameter, 3), sample(30, 3, bowl, r), Settings{}, 40)
+	if !ok {
+		t.Fatal("it learns nothing")
+	}
+	var l look
+	var all, exact []candidate
+	for range 400 {
+		p := m.draw(r)
+		mean := m.mean(p, &l)
+		bound := m.spreadBound(&l)
+		if spread := m.spread(&l); bound < spread {
+			t.Fatalf("at %v the deviation is %v, above its bound %v", p, spread, bound)
+		}
+		all = append(all, candidate{p, logImprovement(mean, bound, m.best)})
+		exact = append(exact, candidate{p, m.value(p, &l)})
+	}
+	slices.SortStableFunc(exact, byValue)
+	for i, c := range m.highest(all, &l) {
+		if c.value != exact[i].value {
+			t.Errorf("candidate %d has %v, want %v", i, c.value, exact[i].value)
 		}
 	}
 }
