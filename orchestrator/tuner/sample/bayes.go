@@ -64,8 +64,8 @@ const (
 	mostKept, manyTrials, fewKept, fewTries = 120, 250, 64, 0.25
 	// The model is used after firstTrials trials plus one for each parameter, and at most mostFirst.
 	firstTrials, mostFirst = 2, 10
-	// Every exploreEach-th trial explores.
-	exploreEach = 6
+	// Every exploreEach-th trial explores, from exploreFrom on.
+	exploreEach, exploreFrom = 6, 20
 	// evaluations is the number of settings that a fit tries, firstEvaluations that of the first fit.
 	evaluations, firstEvaluations = 10, 40
 )
@@ -160,7 +160,7 @@ func (b *Bayes) propose() ([]float64, bool) {
 		effort = fewTries
 	}
 	random := rand.New(rand.NewPCG(b.seed, bayesStream+uint64(b.Trials)))
-	if b.Trials%exploreEach == exploreEach-1 {
+	if b.Trials >= exploreFrom && b.Trials%exploreEach == exploreEach-1 {
 		if p, ok := m.Explore(b.Points, b.snapper.Snap, random); ok {
 			return p, true
 		}
