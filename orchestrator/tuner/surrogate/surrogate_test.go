@@ -100,6 +100,36 @@ func TestHighest(t *testing.T) {
 	}
 }
 
+// If nothing is known, the middle of numbers is expected to be better than their ends; choices and absent numbers make no
+// difference.
+func TestBowl(t *testing.T) {
+	t.Parallel()
+	m, _, ok := Learn([]Parameter{{}, {}, {Choices: 2}}, []Seen{{Point{0.5, 0.5, 0}, 1}, {Point{0, 1, 0}, 1}}, Settings{}, 0)
+	if !ok {
+		t.Fatal("it learns nothing")
+	}
+	for _, tc := range []struct {
+		name        string
+		best, worse Point
+	}{
+		{"middle", Point{0.5, 0.5, 0}, Point{0.5, 0, 0}},
+		{"quarter", Point{0.5, 0.25, 0}, Point{1, 0.25, 0}},
+	} {
+		if a, b := m.bowl(tc.best), m.bowl(tc.worse); a >= b {
+			t.Errorf("%s: %v, and further out %v", tc.name, a, b)
+		}
+	}
+	if mean := m.mean(Point{0.5, 0.5, 0}, new(look)); math.Abs(mean-m.best) > 1e-9 {
+		t.Errorf("the best mean of the points seen is %v, and one has %v", m.best, mean)
+	}
+	if a, b := m.bowl(Point{0.5, 0.5, 0}), m.bowl(Point{0.5, 0.5, 0.9}); a != b {
+		t.Errorf("one choice is expected to be %v, another %v", a, b)
+	}
+	if a, b := m.bowl(Point{0.5, 0.5, 0}), m.bowl(Point{0.5, math.NaN(), 0}); a >= b {
+		t.Errorf("the middle is expected to be %v, an absent number %v", a, b)
+	}
+}
+
 func TestDecay(t *testing.T) {
 	t.Parallel()
 	for s := 0.0; s < 720; s += 0.0137 {
