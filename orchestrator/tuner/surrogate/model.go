@@ -147,7 +147,7 @@ func (m *Model) bowl(at Point) float64 {
 
 // clipAt limits how bad a cost can be, relative to the distance between the median and the best: it is not worth
 // learning bad costs exactly.
-const clipAt = 1.5
+const clipAt = 3
 
 // scaled clips bad costs and scales all to mean 0 and variance 1. Failed trials count as the worst.
 func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
