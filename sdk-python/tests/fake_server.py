@@ -171,6 +171,26 @@ class FakeServer(service.OutbidServiceServicer):
         self._take(request, context)
         return pb.ControlTrialResponse()
 
+    def CreateToken(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.CreateTokenResponse()
+
+    def ListAudit(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.ListAuditResponse()
+
+    def ListTokens(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.ListTokensResponse()
+
+    def RevokeToken(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.RevokeTokenResponse()
+
+    def RotateToken(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.RotateTokenResponse()
+
     def ExplainSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         return pb.ExplainSweepResponse(why="It waits.", lost="It lost nothing.", otherwise="No policy differs.")
@@ -223,9 +243,7 @@ class FakeServer(service.OutbidServiceServicer):
     def GetTrial(self, request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
-    JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetPrices = GetRound = (
-        ListRounds
-    ) = GetTrial
+    JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetPrices = GetRound = ListRounds = GetTrial
     ControlNode = SetTenant = GetTenant = ListTenants = RemoveTenant = GetUsage = GetTrial
 
     def last(self, kind: type[Any]) -> Any:

@@ -158,7 +158,8 @@ def test_an_admin_drains_a_node_and_opens_it_again(guarded: Outbid, watched: Wat
 
 def test_a_person_stops_one_trial(quiet: Outbid, watched: Watched) -> None:
     page = watched.page
-    sweep = quiet.submit(program("one-too-many", steps=10_000, pause=0.02, trials=2, limits={"trials": 2, "concurrency": 1}))
+    limits = {"trials": 2, "concurrency": 1}
+    sweep = quiet.submit(program("one-too-many", steps=10_000, pause=0.02, limits=limits))
     eventually(lambda: quiet.sweep(sweep).get("best"), "nothing is reported")
     page.goto(f"{quiet.url}/ui/sweeps/{sweep}/trials/0")
     page.get_by_role("button", name="Stop this trial").click()

@@ -1,4 +1,4 @@
-"""What a sampler is for the study, and Outbid's samplers, asked through `outbid-lab suggest`."""
+"""The interface of samplers in the study, and Outbid's samplers, asked through `outbid-lab suggest`."""
 
 from __future__ import annotations
 

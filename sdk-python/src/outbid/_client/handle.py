@@ -132,7 +132,7 @@ class SweepHandle(AskTell):
         self._control(pb.SWEEP_COMMAND_STOP)
 
     def stop_trial(self, number: int, *, reason: str = "") -> None:
-        """Save and end one trial. What it has reported counts, and the sweep continues with others."""
+        """Save and end one trial. Its reports count, and the sweep continues with others."""
         self._client.rpc.control_trial(
             pb.ControlTrialRequest(sweep=self.id, trial=number, command=pb.TRIAL_COMMAND_STOP, reason=reason)
         )

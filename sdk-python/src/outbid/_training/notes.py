@@ -41,7 +41,7 @@ def decode(attributes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def changed_outside(attributes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of what a trial changed outside its training function."""
+    """Return the names of the variables outside its training function that a trial changed."""
     return tuple(json.loads(attributes.get(OUTSIDE, "[]")))
 
 

@@ -65,7 +65,7 @@ class Watch:
                 self._outside = Outside(self._function, ignore_resets=self._ignore_resets)
 
     def changed(self) -> list[str]:
-        """Return the names of what a trial changed, those of the first trial that changed anything."""
+        """Return the names of the variables that the first trial with changes changed."""
         names: list[str] = []
         if self._outside is not None:
             with contextlib.suppress(Exception):
@@ -97,7 +97,7 @@ class Outside:
         self._walk(function, "", "", 0)
 
     def changed(self) -> list[str]:
-        """Return the names of what has changed, such as "best_model" or "self.results"."""
+        """Return the names of the changed variables, such as "best_model" or "self.results"."""
         found: list[str] = []
         ignored: set[str] | None = None
         for part in self._parts:

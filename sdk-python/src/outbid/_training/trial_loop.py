@@ -23,7 +23,7 @@ _AFTER_ERROR = 5.0  # seconds that storing a failed trial's newest weights may t
 
 
 class TrialLoop:
-    """What the runner and the loop of a `Trial` use. Its methods are not for training code."""
+    """The part of a `Trial` for the runner and the loop. Its methods are not for training code."""
 
     def __init__(self, assignment: session_pb2.TrialAssignment, session: WorkerSession) -> None:
         self._a = assignment

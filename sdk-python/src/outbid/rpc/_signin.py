@@ -94,7 +94,7 @@ def _path(url: str) -> Path | None:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        return None  # the connection says what is wrong
+        return None  # connecting to it raises a clear error
     if not parts.hostname or parts.scheme not in ("http", "https") or not (config or home):
         return None
     host = "".join(c if c in ".-0123456789abcdefghijklmnopqrstuvwxyz" else "-" for c in parts.hostname.lower())

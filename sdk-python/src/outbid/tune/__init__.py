@@ -131,7 +131,7 @@ install()  # the nested names of Ray Tune's modules
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use, or a submodule such as `tune.result`, all of which Ray imports."""
+    """Import a name on first use, or a submodule such as `tune.result`; Ray imports them all."""
     if name in _HOME:
         value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value
