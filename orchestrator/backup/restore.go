@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/audit"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -131,8 +132,11 @@ func (f *File) restoreStream(ctx context.Context, js jetstream.JetStream, name s
 				return err
 			}
 			s.Config.Replicas, s.Config.FirstSeq = max(replicas, 1), s.Last+1
-			if name == leaderStream {
+			switch name {
+			case leaderStream:
 				s.Config.FirstSeq += termMargin
+			case audit.Stream: // the number of a record, which its hash covers, is the sequence number of its message
+				s.Config.FirstSeq = s.First
 			}
 			_, err := js.CreateStream(ctx, s.Config)
 			return err

@@ -110,8 +110,9 @@ func (s *Source) saveLedger(ctx context.Context, w *writer) error {
 // savedStream is the first line of a stream's entry.
 type savedStream struct {
 	Config jetstream.StreamConfig `json:"config"`
-	// Last is the sequence number of its last message.
-	Last uint64 `json:"last"`
+	// First and Last are the sequence numbers of its first and its last message. In an empty stream First is Last+1.
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
 }
 
 // savedMessage is a message of a stream.
@@ -167,7 +168,7 @@ func saveStream(ctx context.Context, js jetstream.JetStream, name string, out *j
 		return 0, err
 	}
 	last := info.State.LastSeq
-	if err := out.Encode(savedStream{info.Config, last}); err != nil || name == leaderStream {
+	if err := out.Encode(savedStream{info.Config, info.State.FirstSeq, last}); err != nil || name == leaderStream {
 		return 0, err
 	}
 	for seq := max(1, info.State.FirstSeq); seq <= last; {

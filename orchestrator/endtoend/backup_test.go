@@ -108,6 +108,9 @@ func TestABackupUnderLoadRestoresADestroyedCluster(t *testing.T) {
 			t.Errorf("trial %d of %s has %d reports, %d were acknowledged", trial, before, len(now[trial]), len(reports))
 		}
 	}
+	if text, code := command(t, dir, "audit", "verify", "--server", s.Info.API); code != 0 {
+		t.Errorf("the audit after the restore: %s", text)
+	}
 	if r, err := s.ListSecrets(t.Context(), &outbidv1.ListSecretsRequest{}); err != nil || len(r.GetSecrets()) != 1 {
 		t.Errorf("the secrets are %v, %v", r, err)
 	}
