@@ -191,7 +191,7 @@ func (l *Log) write(tail *Anchor, e entry) *Anchor {
 			continue
 		}
 		if !l.failing.Swap(true) {
-			l.cfg.Logger.Error("the audit cannot be stored; calls continue, and their records wait in memory", "err", err)
+			l.cfg.Logger.Warn("the audit cannot be stored; calls continue, and their records wait in memory", "err", err)
 		}
 		select {
 		case <-l.stop:

@@ -32,7 +32,8 @@ type store struct {
 	replicas int
 }
 
-// open creates the stream if it is missing, with as much space as the server has.
+// open creates the stream if it is missing. JetStream reserves its limit in advance. If it has less space than that, the
+// stream takes a small part of the space and leaves the rest for the ledger.
 func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := s.js.Stream(ctx, Stream)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -43,10 +44,14 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 		MaxBytes: limits.AuditBytes, MaxAge: limits.AuditAge, Storage: jetstream.FileStorage, Replicas: max(s.replicas, 1),
 		DenyDelete: true, DenyPurge: true,
 	}
-	for {
+	for refused := false; ; refused = true {
 		stream, err := s.js.CreateStream(ctx, cfg)
-		refused, ok := errors.AsType[*jetstream.APIError](err)
-		if !ok || refused.ErrorCode != noRoomCode || cfg.MaxBytes/2 < leastBytes {
+		if err == nil && refused {
+			cfg.MaxBytes = max(cfg.MaxBytes/8, leastBytes)
+			return s.js.UpdateStream(ctx, cfg)
+		}
+		answer, ok := errors.AsType[*jetstream.APIError](err)
+		if !ok || answer.ErrorCode != noRoomCode || cfg.MaxBytes/2 < leastBytes {
 			return stream, err
 		}
 		cfg.MaxBytes /= 2
