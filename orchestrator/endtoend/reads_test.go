@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ControlTrial", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "ControlNode", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ControlTrial", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "ControlNode", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret", "CreateToken", "RotateToken", "RevokeToken"}
 
 // reads returns functions that call each reading method of the API once for a sweep, and return an error for a wrong
 // answer.
@@ -82,6 +82,14 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		"ReadLedger": func(ctx context.Context, _ *entry) error {
 			r, err := s.ReadLedger(ctx, &outbidv1.ReadLedgerRequest{})
 			return drain(r, err, nil)
+		},
+		"ListTokens": func(ctx context.Context, _ *entry) error {
+			_, err := s.ListTokens(ctx, &outbidv1.ListTokensRequest{})
+			return want(nil, status.Code(err) == codes.FailedPrecondition, nil) // the servers of the matrix ask for no tokens
+		},
+		"ListAudit": func(ctx context.Context, _ *entry) error {
+			r, err := s.ListAudit(ctx, &outbidv1.ListAuditRequest{PageSize: 10})
+			return want(err, len(r.GetRecords()) > 0, r)
 		},
 		"ExplainSweep": func(ctx context.Context, e *entry) error {
 			r, err := s.ExplainSweep(ctx, &outbidv1.ExplainSweepRequest{Sweep: e.id})

@@ -40,6 +40,7 @@ def test_a_file_is_previewed_and_submitted(quiet: Outbid, watched: Watched) -> N
     quiet.done("from-page-1")
     expect(page.locator("main")).to_contain_text("3 of 3")
     page.get_by_role("link", name="Submit again").click()
+    expect(box).to_have_value(re.compile('"from-page",'))
     expect(box).to_have_value('{\n  "name": "from-page",' + box.input_value().split('"from-page",', 1)[1])
 
 
@@ -182,16 +183,20 @@ def test_a_person_stops_one_trial(quiet: Outbid, watched: Watched) -> None:
 
 def test_a_sweep_is_explained_and_simulated(quiet: Outbid, watched: Watched) -> None:
     page = watched.page
-    one, two = (
-        quiet.submit(program(name, steps=10_000, pause=0.02, trials=9)) for name in ("one-of-two", "other-of-two")
-    )
+    one, two = (quiet.submit(program(name, steps=2000, pause=0.1, trials=9)) for name in ("one-of-two", "other-of-two"))
     eventually(lambda: quiet.sweep(one).get("best"), "nothing is reported")
     page.goto(f"{quiet.url}/ui/sweeps/{one}")
     page.get_by_text("Why it runs or waits").click()
     panel = page.locator("details", has_text="Why it runs or waits")
     expect(panel).to_contain_text(f"of {one} train")
-    panel.get_by_role("button", name="What would another policy").click()
-    expect(panel.get_by_role("row", name=re.compile("^las 1"))).to_be_visible(timeout=30_000)
+    ask = panel.get_by_role("button", name="What would another policy")
+    las = panel.get_by_role("row", name=re.compile("^las 1"))
+    for _ in range(4):  # a simulation ends after 20 s, however slow the machine is
+        ask.click()
+        expect(las.or_(panel.get_by_text("took too long"))).to_be_visible(timeout=30_000)
+        if las.is_visible():
+            break
+    expect(las).to_be_visible()
     expect(panel).to_contain_text("In simulations of the ledger")
     assert Axe().run(page).violations_count == 0
     for sweep in (one, two):
