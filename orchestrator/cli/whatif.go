@@ -27,8 +27,8 @@ const (
 	whatIfName = "what-if"
 	// maxWhatIfBytes limits the ledger that is simulated.
 	maxWhatIfBytes = 128 << 20
-	// whatIfNice is the niceness of the process that simulates, the lowest.
-	whatIfNice = 19
+	// whatIfNice is the niceness of the process that simulates: a third of the server's share of a busy processor.
+	whatIfNice = 5
 )
 
 // whatIf simulates a server's ledger in another process, so that neither its memory nor its time are the server's.

@@ -53,7 +53,8 @@ func TestTwoSweepsThatCompeteAreExplained(t *testing.T) {
 	poll(t, "a sweep to wait after it lost a device to the other one", func() bool {
 		for _, pair := range [][2]string{{first, second}, {second, first}} {
 			got = c.explain(pair[0])
-			if got.Cause == "devices" && strings.Contains(got.Lost, " got them, and "+pair[1]) {
+			// On a busy machine a simulation, which has a low priority, may not end in its time.
+			if got.Cause == "devices" && strings.Contains(got.Lost, " got them, and "+pair[1]) && len(got.Outcomes) > 0 {
 				return true
 			}
 		}

@@ -117,6 +117,15 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 		"DeleteSecret": func(ctx context.Context) error {
 			return only(s.DeleteSecret(ctx, &outbidv1.DeleteSecretRequest{Tenant: "busy", Name: "token"}))
 		},
+		"CreateToken": func(ctx context.Context) error {
+			return only(s.CreateToken(ctx, &outbidv1.CreateTokenRequest{Name: "ci", Tenant: "busy", Role: "user"}))
+		},
+		"RotateToken": func(ctx context.Context) error {
+			return only(s.RotateToken(ctx, &outbidv1.RotateTokenRequest{Name: "ci", Tenant: "busy"}))
+		},
+		"RevokeToken": func(ctx context.Context) error {
+			return only(s.RevokeToken(ctx, &outbidv1.RevokeTokenRequest{Name: "ci", Tenant: "busy"}))
+		},
 		"RemoveTenant": func(ctx context.Context) error {
 			return only(s.RemoveTenant(ctx, &outbidv1.RemoveTenantRequest{Tenant: "busy"}))
 		},
