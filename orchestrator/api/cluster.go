@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,9 +21,38 @@ type clusterService struct {
 	verify func(context.Context)
 }
 
-// ListNodes implements the service. Devices are shared, so every caller sees which trials hold them.
-func (s *clusterService) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
-	return &outbidv1.ListNodesResponse{Nodes: s.control.Nodes()}, nil
+// ListNodes implements the service. Devices are shared, so every caller sees which of them are in use, but not the
+// names of other tenants' sweeps.
+func (s *clusterService) ListNodes(ctx context.Context, _ *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
+	nodes := slices.Clone(s.control.Nodes())
+	if who := caller(ctx); who.Role != RoleAdmin && who.Tenant != AnyTenant {
+		for i, n := range nodes {
+			nodes[i] = s.redactNode(who, n)
+		}
+	}
+	return &outbidv1.ListNodesResponse{Nodes: nodes}, nil
+}
+
+// redactNode returns a node without the names of sweeps that the caller does not own.
+func (s *clusterService) redactNode(who Principal, n *outbidv1.Node) *outbidv1.Node {
+	shown := proto.CloneOf(n)
+	hidden := func(id string) bool {
+		sweep, err := s.control.Sweep(id)
+		return err != nil || !who.owns(tenantOf(sweep.GetSpec()))
+	}
+	for _, u := range shown.GetUses() {
+		if hidden(u.GetFork().GetSweep()) {
+			u.Fork = &outbidv1.ForkRef{}
+		}
+	}
+	shown.Faults = slices.DeleteFunc(shown.GetFaults(), func(f *outbidv1.NodeFault) bool {
+		f.Trials = slices.DeleteFunc(f.GetTrials(), func(trial string) bool {
+			sweep, _, _ := strings.Cut(trial, "/")
+			return hidden(sweep)
+		})
+		return f.GetSweep() != "" && hidden(f.GetSweep()) // it keeps only trials of that sweep off
+	})
+	return shown
 }
 
 // ControlNode implements the service.

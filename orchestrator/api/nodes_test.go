@@ -56,3 +56,27 @@ func (c *fakeControl) ControlNode(_ context.Context, node string, command outbid
 	c.commands = append(c.commands, fmt.Sprintf("%s %s %q by %s", command, node, reason, actor))
 	return c.fail
 }
+
+// Other tenants' sweeps are not named, neither on devices nor in faults, but their devices are in use.
+func TestNodesNameOnlyOwnSweeps(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	h.control.add("digits-1", "vision", 1)
+	h.control.add("words-2", "speech", 1)
+	node := &outbidv1.Node{
+		Info: &outbidv1.NodeInfo{Name: "a"},
+		Uses: []*outbidv1.DeviceUse{
+			{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "digits-1"}}, {Device: 1, Fork: &outbidv1.ForkRef{Sweep: "words-2", Trial: 3}},
+		},
+		Faults: []*outbidv1.NodeFault{{Sweep: "words-2"}, {Sweep: "digits-1"}, {Trials: []string{"words-2/1", "digits-1/0"}}},
+	}
+	clusters := &clusterService{control: h.control}
+	got := clusters.redactNode(Principal{Name: "ann", Tenant: "vision", Role: RoleUser}, node)
+	text := got.String()
+	if len(got.GetUses()) != 2 || got.GetUses()[1].GetFork() == nil || len(got.GetFaults()) != 2 || strings.Contains(text, "words") || !strings.Contains(text, "digits-1/0") {
+		t.Errorf("ann sees %s", text)
+	}
+	if !strings.Contains(node.String(), "words-2/1") {
+		t.Error("the server's own copy was changed")
+	}
+}

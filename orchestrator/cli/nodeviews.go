@@ -66,7 +66,10 @@ func viewNode(n *outbidv1.Node) nodeView {
 			PCI: d.GetPci(), NUMA: d.GetNuma(), Speed: number(d.GetSpeed()),
 		}
 		if f := holders[d.GetIndex()]; f != nil {
-			dv.Trial = new(fmt.Sprintf("%s/%d", f.GetSweep(), f.GetTrial()))
+			dv.Trial = new("another tenant's")
+			if f.GetSweep() != "" {
+				dv.Trial = new(fmt.Sprintf("%s/%d", f.GetSweep(), f.GetTrial()))
+			}
 		}
 		v.Devices = append(v.Devices, dv)
 	}
