@@ -27,29 +27,29 @@ func (s *clusterService) ListNodes(ctx context.Context, _ *outbidv1.ListNodesReq
 	nodes := slices.Clone(s.control.Nodes())
 	if who := caller(ctx); who.Role != RoleAdmin && who.Tenant != AnyTenant {
 		for i, n := range nodes {
-			nodes[i] = s.redactNode(who, n)
+			nodes[i] = redactNode(n, hiddenFrom(who, s.control))
 		}
 	}
 	return &outbidv1.ListNodesResponse{Nodes: nodes}, nil
 }
 
-// redactNode returns a node without the names of sweeps that the caller does not own.
-func (s *clusterService) redactNode(who Principal, n *outbidv1.Node) *outbidv1.Node {
+// redactNode returns a node without the names of hidden sweeps, and without the reasons why their trials failed.
+func redactNode(n *outbidv1.Node, hidden func(sweep string) bool) *outbidv1.Node {
 	shown := proto.CloneOf(n)
-	hidden := func(id string) bool {
-		sweep, err := s.control.Sweep(id)
-		return err != nil || !who.owns(tenantOf(sweep.GetSpec()))
-	}
 	for _, u := range shown.GetUses() {
 		if hidden(u.GetFork().GetSweep()) {
 			u.Fork = &outbidv1.ForkRef{}
 		}
 	}
 	shown.Faults = slices.DeleteFunc(shown.GetFaults(), func(f *outbidv1.NodeFault) bool {
+		all := len(f.GetTrials())
 		f.Trials = slices.DeleteFunc(f.GetTrials(), func(trial string) bool {
 			sweep, _, _ := strings.Cut(trial, "/")
 			return hidden(sweep)
 		})
+		if len(f.GetTrials()) < all { // the reason may quote a hidden trial's program
+			f.Reason = "trials failed there"
+		}
 		return f.GetSweep() != "" && hidden(f.GetSweep()) // it keeps only trials of that sweep off
 	})
 	return shown

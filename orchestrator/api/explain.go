@@ -37,7 +37,7 @@ var otherPolicies = []string{"las", "drf"} //nolint:gochecknoglobals // a consta
 type explainService struct {
 	lookup
 	whatIf WhatIf
-	// simulating holds a token while a simulation runs: one at a time, whoever asks.
+	// simulating is full while a simulation runs. All callers share it, so one runs at a time.
 	simulating chan struct{}
 	logger     *slog.Logger
 	// asCaller returns this server's API, which is called with the rights of the caller of a context.

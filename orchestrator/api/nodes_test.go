@@ -68,10 +68,9 @@ func TestNodesNameOnlyOwnSweeps(t *testing.T) {
 		Uses: []*outbidv1.DeviceUse{
 			{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "digits-1"}}, {Device: 1, Fork: &outbidv1.ForkRef{Sweep: "words-2", Trial: 3}},
 		},
-		Faults: []*outbidv1.NodeFault{{Sweep: "words-2"}, {Sweep: "digits-1"}, {Trials: []string{"words-2/1", "digits-1/0"}}},
+		Faults: []*outbidv1.NodeFault{{Sweep: "words-2"}, {Sweep: "digits-1"}, {Reason: "start words.py", Trials: []string{"words-2/1", "digits-1/0"}}},
 	}
-	clusters := &clusterService{control: h.control}
-	got := clusters.redactNode(Principal{Name: "ann", Tenant: "vision", Role: RoleUser}, node)
+	got := redactNode(node, hiddenFrom(Principal{Name: "ann", Tenant: "vision", Role: RoleUser}, h.control))
 	text := got.String()
 	if len(got.GetUses()) != 2 || got.GetUses()[1].GetFork() == nil || len(got.GetFaults()) != 2 || strings.Contains(text, "words") || !strings.Contains(text, "digits-1/0") {
 		t.Errorf("ann sees %s", text)

@@ -51,11 +51,7 @@ func (s *roundService) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*
 
 // redact removes the sweeps of other tenants and their bids.
 func (s *roundService) redact(ctx context.Context, r *outbidv1.Round) {
-	who := caller(ctx)
-	hidden := func(id string) bool {
-		sweep, err := s.control.Sweep(id)
-		return err != nil || !who.owns(tenantOf(sweep.GetSpec()))
-	}
+	hidden := hiddenFrom(caller(ctx), s.control)
 	for _, d := range r.GetDecisions() {
 		if hidden(d.GetSweep()) {
 			d.Sweep, d.Reason = "", ""
@@ -65,5 +61,14 @@ func (s *roundService) redact(ctx context.Context, r *outbidv1.Round) {
 		if hidden(b.GetSweep()) {
 			b.Sweep, b.Bids, b.Refused, b.Why = "", nil, "", ""
 		}
+	}
+}
+
+// hiddenFrom reports of a sweep's id whether the caller may not learn that name: other tenants own the sweep, or it was
+// deleted.
+func hiddenFrom(who Principal, control Control) func(sweep string) bool {
+	return func(id string) bool {
+		sweep, err := control.Sweep(id)
+		return err != nil || !who.owns(tenantOf(sweep.GetSpec()))
 	}
 }

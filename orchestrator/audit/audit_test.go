@@ -194,7 +194,7 @@ func TestVerifyFindsEveryKindOfTampering(t *testing.T) {
 	}
 }
 
-// TestAForgedRecordInTheStreamIsFound writes to the stream past the log, as whoever holds the cluster's keys can.
+// TestAForgedRecordInTheStreamIsFound writes to the stream without the log, which the cluster's keys allow.
 func TestAForgedRecordInTheStreamIsFound(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)

@@ -19,12 +19,8 @@ const (
 	Subject = "outbid.v1.audit"
 )
 
-const (
-	// leastBytes is the smallest useful size of the stream.
-	leastBytes = 1 << 20
-	// noRoomCode is JetStream's error code if it cannot reserve that much storage.
-	noRoomCode jetstream.ErrorCode = 10047
-)
+// leastBytes is the smallest useful size of the stream.
+const leastBytes = 1 << 20
 
 // store writes and reads the stream.
 type store struct {
@@ -50,8 +46,7 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 			cfg.MaxBytes = max(cfg.MaxBytes/8, leastBytes)
 			return s.js.UpdateStream(ctx, cfg)
 		}
-		answer, ok := errors.AsType[*jetstream.APIError](err)
-		if !ok || answer.ErrorCode != noRoomCode || cfg.MaxBytes/2 < leastBytes {
+		if !bus.IsNoRoom(err) || cfg.MaxBytes/2 < leastBytes {
 			return stream, err
 		}
 		cfg.MaxBytes /= 2

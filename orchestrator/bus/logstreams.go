@@ -82,6 +82,12 @@ func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 	return nil
 }
 
+// IsNoRoom reports whether JetStream could not reserve the storage of a stream.
+func IsNoRoom(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.ErrorCode == noRoomCode
+}
+
 // makeLogs creates the stream with as much space as the server has, because JetStream reserves the limit in advance.
 // Too little space for logs does not prevent a start.
 func makeLogs(ctx context.Context, js jetstream.JetStream, stream jetstream.StreamConfig, log *slog.Logger) error {
@@ -92,13 +98,12 @@ func makeLogs(ctx context.Context, js jetstream.JetStream, stream jetstream.Stre
 			stream.MaxBytes /= 2
 			_, err = js.UpdateStream(ctx, stream)
 		}
-		refused, ok := errors.AsType[*jetstream.APIError](err)
 		switch {
 		case err == nil && stream.MaxBytes < wanted:
 			log.Warn("JetStream has little space left, so less output of trials is kept; free space on the disk of NATS, or "+
 				"raise max_file_store", "bytes", stream.MaxBytes, "wanted", wanted)
 			return nil
-		case !ok || refused.ErrorCode != noRoomCode:
+		case !IsNoRoom(err):
 			return err
 		case stream.MaxBytes/2 < leastLogBytes:
 			return fmt.Errorf("JetStream has no space for %d bytes: free space on the disk of NATS, or raise max_file_store: %w",
