@@ -61,7 +61,8 @@ func (r *renewer) start() (stop func()) {
 }
 
 // renew sends each node that was seen within nodes.LeaseMargin its orders again. times counts the renewals since the loop
-// last sent orders, by node.
+// last sent orders, by node. A renewal that is overtaken by new orders has a lower generation than those, and workers
+// ignore it.
 func (r *renewer) renew(times map[string]uint64) {
 	now := r.time.now()
 	r.sent.Range(func(_, known any) bool {

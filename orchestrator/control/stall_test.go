@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/control/nodes"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
@@ -101,7 +102,8 @@ func TestAFullQueueDoesNotBlock(t *testing.T) {
 }
 
 // While a step takes forty seconds, nodes that are seen get their orders again in time for their leases, and silent
-// nodes do not. Later orders have a higher generation than all of these.
+// nodes do not. Later orders have a higher generation than all of these. A renewal that was begun when the step ended may
+// come after them; workers ignore it, and so does this test.
 func TestLeasesAreRenewedWhileAStepTakesLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +118,10 @@ func TestLeasesAreRenewedWhileAStepTakesLong(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if o.GetGeneration() <= newest[o.GetNode()] {
-					t.Errorf("orders %d of %s after %d", o.GetGeneration(), o.GetNode(), newest[o.GetNode()])
+					if o.GetGeneration()%nodes.Renewals == 0 {
+						t.Errorf("orders %d of %s after %d", o.GetGeneration(), o.GetNode(), newest[o.GetNode()])
+					}
+					return nil
 				}
 				if last, ok := came[o.GetNode()]; ok {
 					longest[o.GetNode()] = max(longest[o.GetNode()], time.Since(last))
