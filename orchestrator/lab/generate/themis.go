@@ -25,6 +25,8 @@ type ThemisOptions struct {
 	Burst    float64
 	// Present is the number of apps that are present when the snapshot begins.
 	Present int
+	// OneTenant makes all apps one tenant's; otherwise each app is its own tenant.
+	OneTenant bool
 	// CV, NLP and Speech are the relative shares of the apps.
 	CV, NLP, Speech float64
 	// Single is the part of the apps that have one job. The number of jobs of the others has MedianJobs as the median
@@ -203,6 +205,10 @@ func (o *ThemisOptions) addApp(out *trace.Trace, id string, at float64, apps, jo
 		app.MaxSteps, app.Grow = full, o.Grow
 	}
 	out.Apps = append(out.Apps, app)
+	tenant := id
+	if o.OneTenant {
+		tenant = "one"
+	}
 	least := gpus
 	if o.Elastic {
 		least = 1
@@ -215,7 +221,7 @@ func (o *ThemisOptions) addApp(out *trace.Trace, id string, at float64, apps, jo
 			steps = full
 		}
 		out.Jobs = append(out.Jobs, trace.Job{
-			ID: id + "/" + strconv.Itoa(i), Tenant: id, Submit: at, MinGPUs: least, MaxGPUs: gpus, Share: 1,
+			ID: id + "/" + strconv.Itoa(i), Tenant: tenant, Submit: at, MinGPUs: least, MaxGPUs: gpus, Share: 1,
 			Duration: duration, TotalSteps: steps, Model: model, Weight: 1, App: id, Loss: jobs.lossCurve(steps),
 		})
 	}

@@ -228,6 +228,7 @@ func themis(halving bool) reader {
 		} else {
 			o.EarlyStop = s.yes("early-stop", o.EarlyStop, "a tuner stops jobs by their curves; otherwise their lengths are what it left of them")
 		}
+		o.OneTenant = s.yes("one-tenant", o.OneTenant, "all apps are one tenant's; otherwise each app is its own tenant")
 		o.Network = s.float("network", o.Network, "share of apps that need a fast network; below 0 for the mix's")
 		o.Single = s.float("single", o.Single, "share of apps of one job")
 		o.TaskHours = s.float("task-hours", o.TaskHours, "median run time of a task in hours")

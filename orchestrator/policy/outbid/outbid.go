@@ -12,8 +12,9 @@
 // Sweeps that state a utility are admitted by price (OASiS, package pricing); those that are not admitted get only what
 // would idle.
 //
-// With one tenant, no utility and no trial that may be forked, a round is Themis's, except that leftovers of unlike
-// devices are assigned by measured rates (Hadar).
+// While one tenant has all sweeps, they take the place of tenants: the offer is divided among them by their long-term
+// shares. With one sweep, no utility and no trial that may be forked, a round is Themis's, except that leftovers of
+// unlike devices are assigned by measured rates (Hadar).
 package outbid
 
 import (
@@ -65,6 +66,8 @@ type Variant struct {
 	Arbiter themis.Variant
 	// ByTenant divides the offer among tenants by their long-term share; otherwise all sweeps bid for all of it.
 	ByTenant bool
+	// BySweep divides the offer in the same way among the sweeps if one tenant has them all.
+	BySweep bool
 	// AskAll asks all sweeps of a tenant, not only the worst 1-f.
 	AskAll bool
 	// ByRate assigns leftovers by measured rates.
@@ -75,7 +78,7 @@ type Variant struct {
 
 // Default returns the variant that the product uses.
 func Default() Variant {
-	return Variant{Arbiter: themis.Default(), ByTenant: true, AskAll: true, ByRate: true, ForksFill: true}
+	return Variant{Arbiter: themis.Default(), ByTenant: true, BySweep: true, AskAll: true, ByRate: true, ForksFill: true}
 }
 
 // New makes the policy from its options.
@@ -140,9 +143,9 @@ func (p *Policy) Restore(b []byte) error {
 
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
-	p.books.update(v, p.set.horizon)
-	shared := p.books.share(v, &p.set, p.arbiter.Lease())
+	p.books.update(v, &p.set)
 	refused := p.admit(v)
+	shared := p.books.share(v, &p.set, p.arbiter.Lease(), refused)
 	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.ForksFill, ByRate: p.set.ByRate, Slot: p.set.slot})
 	shared.explain(&plan)
 	p.explain(&plan, refused)

@@ -86,14 +86,15 @@ func (r *recorder) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// With one tenant, no utility and no trial that may be forked, every decision is exactly Themis's. On unlike devices
-// that needs types=any, because leftovers are otherwise assigned by measured rates.
+// With one sweep, no utility and no trial that may be forked, every decision is exactly Themis's; with sweeps=none also
+// with several sweeps of one tenant. On unlike devices that needs types=any, because leftovers are otherwise assigned by
+// measured rates.
 func TestOneTenantIsThemis(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		slow, options := "v100", []string{}
+		slow, options := "v100", []string{"sweeps=none"}
 		if seed%2 == 1 {
-			slow, options = "k80", []string{"types=any"}
+			slow, options = "k80", []string{"sweeps=none", "types=any"}
 		}
 		both := []*recorder{{Policy: create(t, options...)}, {Policy: themis.New(policy.NewOptions(nil))}}
 		for _, r := range both {
@@ -241,8 +242,8 @@ func TestLeftoversGoByMeasuredRates(t *testing.T) {
 		want    string
 	}{
 		"it moves":            {nil, "v100"},
-		"a start costs a day": {[]string{"restart=24h"}, "k80"},
-		"any will do":         {[]string{"types=any"}, "k80"},
+		"a start costs a day": {[]string{"restart=24h", "sweeps=none"}, "k80"},
+		"any will do":         {[]string{"types=any", "sweeps=none"}, "k80"},
 	} {
 		s := stagetest.New(append(stagetest.Nodes("k80", 2, 1, 1), stagetest.Nodes("v100", 2, 1, 1)...)...)
 		s.Stop = time.Second

@@ -20,7 +20,7 @@ import (
 )
 
 // Default is the default policy of a server.
-const Default = "themis"
+const Default = "outbid"
 
 // Maker makes a policy from its options. It reads each of its options; Registry.New reports invalid ones.
 type Maker func(*policy.Options) policy.Policy

@@ -15,6 +15,8 @@ func Outbid(o *policy.Options) policy.Policy {
 		Arbiter: themisVariant(o),
 		ByTenant: o.Text("tenants", "share", "how the offer is divided among tenants: share, by their long-term share; or none, all sweeps bid "+
 			"for all of it as in Themis", "share", "none") == "share",
+		BySweep: o.Text("sweeps", "share", "how the offer is divided among the sweeps if one tenant has them all: share, by their long-term share; or "+
+			"none, all bid for all of it as in Themis", "share", "none") == "share",
 		AskAll: o.Text("asked", "all", "which sweeps bid for their tenant's part: all; or worst, the tenant's worst 1-f as in Themis",
 			"all", "worst") == "all",
 		ByRate: o.Text("types", "measured", "which leftover devices a trial gets if types differ: measured, those on which it was measured to be fastest; "+

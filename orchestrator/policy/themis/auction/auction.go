@@ -34,6 +34,9 @@ type Result struct {
 	Rows []int
 	// Keeps is c, the part of its row that each bidder keeps, in (0, 1].
 	Keeps []float64
+	// LeastKeeps is a lower bound of Keeps: the part that the bidder would keep if the hidden payment were computed from
+	// the bound of the others' best allocation. It equals Keeps where that allocation is known to be the best.
+	LeastKeeps []float64
 	// Log is the sum of log(1/rho) over the bidders, Bound an upper bound of it, and Nothing its value if no bidder
 	// gets anything.
 	Log, Bound, Nothing float64
@@ -71,7 +74,7 @@ func RunWithin(lots []agent.Lot, bidders []Bidder, limits []int) Result {
 	if s.exact {
 		r.Bound = r.Log
 	}
-	r.Keeps = s.payments()
+	r.Keeps, r.LeastKeeps = s.payments()
 	return r
 }
 

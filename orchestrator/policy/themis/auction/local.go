@@ -98,7 +98,7 @@ func (s *solver) improve() {
 	for {
 		bidder, best := -1, math.Inf(-1)
 		for b := range s.next {
-			if b == s.excluded {
+			if s.isOut[b] {
 				continue
 			}
 			m := &s.next[b]
@@ -198,9 +198,9 @@ func (s *solver) shake() {
 			copy(s.choice, s.best)
 			s.recount()
 			s.switchTo(b, -1)
-			s.excluded = b
+			s.isOut[b] = true
 			s.improve()
-			s.excluded = -1
+			s.isOut[b] = false
 			s.improve()
 			before := s.worth
 			s.recordBest()

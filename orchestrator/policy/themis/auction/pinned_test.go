@@ -97,7 +97,7 @@ func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
 	s.improve()
 	s.recordBest()
 	fmt.Fprintf(text, "  %d rows, %d uses, %d constraints; improved %.6f", len(p.worth), len(p.uses), len(p.room), s.worth)
-	s.lowerBound()
+	s.lowerBound(steps)
 	prices, least := 0.0, int32(0)
 	for c, price := range s.price {
 		prices += price

@@ -33,7 +33,7 @@ func (s *solver) search(effort int) bool {
 	}
 	top := make([]float64, s.bidders())
 	for b := range top {
-		if b == s.excluded {
+		if s.isOut[b] {
 			continue
 		}
 		_, top[b] = s.favourite(b)
@@ -41,7 +41,7 @@ func (s *solver) search(effort int) bool {
 	}
 	bound := base + slack
 	for b := range top {
-		if b == s.excluded {
+		if s.isOut[b] {
 			continue
 		}
 		o := searched{bidder: b}

@@ -1,6 +1,9 @@
 package auction
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	// enough is the gap, relative to the gain, below which the solver stops searching for a better choice.
@@ -9,9 +12,8 @@ const (
 	// before the step length is halved.
 	steps    = 160
 	patience = 8
-	// effort bounds the nodes of the search for a better choice, and proofEffort those of a search for a payment.
-	effort      = 20_000
-	proofEffort = 2_000
+	// effort bounds the nodes of the search for a better choice.
+	effort = 20_000
 )
 
 // solver is the state of a solution, reused for the payments.
@@ -24,10 +26,10 @@ type solver struct {
 	best  []int
 	worth float64
 	exact bool
-	// roomLeft and choice describe the current choice. excluded is the bidder that is left out, or -1.
+	// roomLeft and choice describe the current choice. isOut marks the bidders that are left out.
 	roomLeft []int32
 	choice   []int
-	excluded int
+	isOut    []bool
 	// next is the current best improvement of each bidder.
 	next    []move
 	reliefs []relief
@@ -47,7 +49,7 @@ func newSolver(p *problem) *solver {
 	n := p.bidders()
 	s := &solver{
 		problem: p, price: make([]float64, len(p.room)), best: make([]int, n), roomLeft: make([]int32, len(p.room)),
-		choice: make([]int, n), excluded: -1, next: make([]move, n), bound: math.Inf(1),
+		choice: make([]int, n), isOut: make([]bool, n), next: make([]move, n), bound: math.Inf(1),
 	}
 	for b := range s.best {
 		s.best[b] = -1
@@ -59,7 +61,7 @@ func (s *solver) solve() {
 	s.clearChoice()
 	s.improve()
 	s.recordBest()
-	s.lowerBound()
+	s.lowerBound(steps)
 	if s.bound-s.worth > enough*s.worth {
 		s.shake()
 	}
@@ -83,9 +85,12 @@ func (s *solver) gain(row int) float64 {
 	return w
 }
 
-// favourite returns the bidder's row with the highest gain, or -1 if none is above 0.
+// favourite returns the bidder's row with the highest gain, or -1 if none is above 0 or the bidder is left out.
 func (s *solver) favourite(b int) (row int, gain float64) {
 	row = -1
+	if s.isOut[b] {
+		return row, 0
+	}
 	for r := s.start[b]; r < s.start[b+1]; r++ {
 		if g := s.gain(r); g > gain {
 			row, gain = r, g
@@ -94,13 +99,13 @@ func (s *solver) favourite(b int) (row int, gain float64) {
 	return row, gain
 }
 
-// lowerBound minimises the bound over the prices by subgradients, with Polyak's step towards the best known choice.
-// Prices are scaled by the room of their constraint.
-func (s *solver) lowerBound() {
+// lowerBound minimises the bound over the prices by subgradients from the current prices on, with Polyak's step towards
+// the best known choice. Prices are scaled by the room of their constraint.
+func (s *solver) lowerBound(steps int) {
 	n := len(s.room)
-	price, over := make([]float64, n), make([]float64, n)
+	price, over := slices.Clone(s.price), make([]float64, n)
 	s.bound = math.Inf(1)
-	bestPrice := make([]float64, n)
+	bestPrice := slices.Clone(price)
 	factor, idle := 1.0, 0
 	for range steps {
 		copy(s.price, price)
