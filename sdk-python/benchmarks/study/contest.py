@@ -37,7 +37,7 @@ def run(problem: Problem, make: Maker, seed: int, trials: int, flight: int) -> d
             now = end(sampler, running, seen, true, noises)
         trial, config = sampler.ask()
         cpu += time.process_time() - began
-        heapq.heappush(running, (now + durations[number], number, trial, problem.loss(config)))
+        heapq.heappush(running, (now + durations[number], number, trial, loss_of(problem, config)))
     while running:
         end(sampler, running, seen, true, noises)
     return {"seen": seen, "true": true, "cpu": round(getattr(sampler, "cpu", cpu), 4)}
@@ -51,6 +51,14 @@ def end(sampler: Any, running: list[Any], seen: list[float], true: list[float], 
     seen.append(number_of(observed))
     true.append(number_of(loss))
     return float(at)
+
+
+def loss_of(problem: Problem, config: dict[str, Any]) -> float:
+    """Return a configuration's loss: NaN, a failed trial, where a library refuses to compute it."""
+    try:
+        return problem.loss(config)
+    except (ArithmeticError, ValueError):  # numpy's LinAlgError is a ValueError
+        return math.nan
 
 
 def number_of(loss: float) -> float:
