@@ -152,11 +152,15 @@ func (l *JetStream) Accept(holes []Hole) {
 	l.accepted, l.lossy = joinHoles(slices.Clone(holes)), true
 }
 
-// lost returns the holes that were accepted.
+// lost returns the holes that were accepted, also before their segment was archived.
 func (l *JetStream) lost() []Hole {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.accepted
+	lost := slices.Clone(l.accepted)
+	l.mu.Unlock()
+	for _, s := range l.segments.archive.all() {
+		lost = append(lost, s.Lost...)
+	}
+	return joinHoles(lost)
 }
 
 // after returns the first sequence number from seq on that is not in a hole.

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/ledger/archive"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -25,6 +26,7 @@ const (
 	ledgerSubject    = "outbid.v1.ledger"
 	snapshotsSubject = "outbid.v1.snapshots"
 	partsSubject     = "outbid.v1.ledgerparts"
+	archiveSubject   = "outbid.v1.ledgerarchive"
 
 	// attemptTimeout limits one attempt of a request. Append and others retry until their context ends.
 	attemptTimeout = 5 * time.Second
@@ -55,6 +57,11 @@ type Config struct {
 	// SegmentBatches and SegmentBytes limit the size of a stream before the ledger continues in a new one; 0 means a
 	// million batches and 512 MiB.
 	SegmentBatches, SegmentBytes uint64
+	// SegmentAge limits the age of a stream in the same way; 0 means no limit.
+	SegmentAge time.Duration
+	// OpenStore opens the object store of archived segments at a location that was recorded with them. If it is nil,
+	// reading archived batches is an error.
+	OpenStore func(ctx context.Context, location string) (archive.Store, error)
 	// MustExist refuses to create a ledger, for commands that only read.
 	MustExist bool
 }
@@ -68,7 +75,11 @@ type JetStream struct {
 	segments  *segments
 	snapshots *snapshots
 	parts     *parts
+	stores    *stores
 	log       *slog.Logger
+	// archiveStep is called before each step of Archive that changes something, and stops it with an error. It is nil
+	// except in tests.
+	archiveStep func(step string) error
 
 	mu   sync.Mutex
 	seq  uint64
@@ -92,20 +103,26 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	name, subject, snapName, snapSubject, partsSubject := DefaultStream, ledgerSubject, DefaultSnapshots, snapshotsSubject, partsSubject
+	name, snapName, suffix := DefaultStream, DefaultSnapshots, ""
 	if cfg.Stream != "" && cfg.Stream != DefaultStream {
-		name, snapName = cfg.Stream, cfg.Stream+"_SNAPSHOTS"
-		subject, snapSubject, partsSubject = ledgerSubject+"."+name, snapshotsSubject+"."+name, partsSubject+"."+name
+		name, snapName, suffix = cfg.Stream, cfg.Stream+"_SNAPSHOTS", "."+cfg.Stream
 	}
+	subject, snapSubject := ledgerSubject+suffix, snapshotsSubject+suffix
 	if cfg.MustExist {
-		if _, err := js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil, fmt.Errorf("open ledger: this NATS server has no ledger: %w", err)
+		found, err := exists(ctx, js, name)
+		if err == nil && !found {
+			err = fmt.Errorf("this NATS server has no ledger: %w", jetstream.ErrStreamNotFound)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open ledger: %w", err)
 		}
 	}
 	l.segments = &segments{
 		js: js, config: segmentConfig{stream: name, subject: subject, replicas: cfg.Replicas}, log: l.log,
 		batches: cmp.Or(cfg.SegmentBatches, defaultSegmentBatches), bytes: cmp.Or(cfg.SegmentBytes, defaultSegmentBytes),
+		age: cfg.SegmentAge, archive: newArchiveList(js, name+archiveSuffix, archiveSubject+suffix, cfg.Replicas),
 	}
+	l.stores = &stores{open: cfg.OpenStore}
 	if err := l.segments.open(ctx); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
@@ -114,8 +131,26 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
 	l.snapshots = &snapshots{js: js, stream: stream, subject: snapSubject, payload: l.MaxBatchBytes, log: l.log}
-	l.parts = newParts(js, name+"_PARTS", partsSubject, cfg.Replicas, l.MaxBatchBytes)
+	l.parts = newParts(js, name+"_PARTS", partsSubject+suffix, cfg.Replicas, l.MaxBatchBytes)
 	return l, nil
+}
+
+// archiveSuffix is added to the name of a ledger's first stream for the list of its archived segments.
+const archiveSuffix = "_ARCHIVE"
+
+// Exists reports whether a NATS server has a ledger.
+func Exists(ctx context.Context, js jetstream.JetStream) (bool, error) {
+	return exists(ctx, js, DefaultStream)
+}
+
+func exists(ctx context.Context, js jetstream.JetStream, name string) (bool, error) {
+	for _, stream := range []string{name, name + archiveSuffix} { // the first stream may be archived
+		_, err := js.Stream(ctx, stream)
+		if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // openStream opens or creates a stream, and refuses one that may lose messages.
@@ -226,13 +261,13 @@ func (l *JetStream) add(ctx context.Context, b *outbidv1.Batch) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.segments.full(l.seq) {
+	if l.segments.full(l.seq, b.GetTime().AsTime()) {
 		l.segments.seal(ctx, l.seq)
 	}
 	if err := l.store(ctx, b, data); err != nil {
 		return err
 	}
-	l.segments.grow(len(data))
+	l.segments.grow(len(data), b.GetTime().AsTime())
 	l.seq, l.hash = b.GetSeq(), b.GetHash()
 	if kept != b {
 		l.cleanParts(ctx)
@@ -242,7 +277,8 @@ func (l *JetStream) add(ctx context.Context, b *outbidv1.Batch) (err error) {
 
 // cleanParts removes parts of large batches that crashes have left. Nothing depends on it.
 func (l *JetStream) cleanParts(ctx context.Context) {
-	err := l.parts.clean(ctx, l.seq, func(ctx context.Context, seq uint64) ([]byte, error) {
+	archived, _ := l.segments.archive.last()
+	err := l.parts.clean(ctx, l.seq, archived, func(ctx context.Context, seq uint64) ([]byte, error) {
 		m, err := l.get(ctx, seq)
 		if err != nil {
 			return nil, err
@@ -338,56 +374,4 @@ func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch, timeout time.Du
 		return false, missingTail(last, b.GetSeq())
 	}
 	return false, nil
-}
-
-// isOutOfPlace reports whether the stream does not end where the batch should be appended.
-func isOutOfPlace(err error) bool {
-	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
-}
-
-// retryable reports whether a request may still succeed, or may have succeeded without an answer.
-func retryable(err error) bool {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
-		return isOutOfPlace(err) || api.Code == 503
-	}
-	for _, transient := range []error{
-		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
-		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrNoServers, nats.ErrStaleConnection,
-		jetstream.ErrNoStreamResponse,
-	} {
-		if errors.Is(err, transient) {
-			return true
-		}
-	}
-	return false
-}
-
-// patiently retries an idempotent request until it succeeds, cannot succeed, or ctx ends. The timeout of each attempt
-// doubles, because a busy machine may take longer than the first one for a message of several MiB.
-func patiently(ctx context.Context, try func(context.Context) error) error {
-	for pause, timeout := firstPause, attemptTimeout; ; pause, timeout = min(2*pause, longestPause), min(2*timeout, longestAttempt) {
-		short, cancel := context.WithTimeout(ctx, timeout)
-		err := try(short)
-		cancel()
-		if err == nil || !retryable(err) {
-			return err
-		}
-		if waitErr := sleep(ctx, pause); waitErr != nil {
-			return fmt.Errorf("%w; last try: %w", waitErr, err)
-		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

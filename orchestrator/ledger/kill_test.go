@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,14 +23,14 @@ const (
 )
 
 // TestKilledWriterProcess is not a test but the process that TestKillNineWhileStreamsRoll kills: a NATS server and a
-// writer that prints what was acknowledged.
+// writer that prints what was acknowledged, and archives.
 func TestKilledWriterProcess(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(killedDir)
 	if dir == "" {
 		t.Skip("it is run by another test")
 	}
-	l := open(t, connect(t, bus.ConnConfig{Server: startSmallServer(t, dir)}), ledger.Config{SegmentBatches: 3})
+	l := open(t, connect(t, bus.ConnConfig{Server: startSmallServer(t, dir)}), archiving(filepath.Join(dir, "archive"), 3))
 	if texts, last := notesIn(t, l); len(texts) > 0 {
 		l.Resume(last.GetSeq(), last.GetHash())
 	}
@@ -41,11 +42,23 @@ func TestKilledWriterProcess(t *testing.T) {
 			mustAppend(t, l, text)
 		}
 		fmt.Println("acknowledged", text)
+		if i%4 == 3 {
+			last, err := l.Last(testContext(t))
+			if err == nil {
+				err = l.SaveSnapshot(testContext(t), last, []byte("state"))
+			}
+			if err == nil {
+				_, err = l.Archive(testContext(t), everything())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
 // TestKillNineWhileStreamsRoll repeatedly kills the process with the NATS server and the writer, while every third
-// batch begins another stream. Every acknowledged batch is there, once and in order.
+// batch begins another stream, and older streams are archived. Every acknowledged batch is there, once and in order.
 func TestKillNineWhileStreamsRoll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -76,7 +89,7 @@ func TestKillNineWhileStreamsRoll(t *testing.T) {
 		kill.Stop()
 	}
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, dir, 0)})
-	texts, _ := notesIn(t, open(t, nc, ledger.Config{}))
+	texts, _ := notesIn(t, open(t, nc, archiving(filepath.Join(dir, "archive"), 3)))
 	rest := slices.Clone(acked)
 	for i, text := range texts { // a batch whose acknowledgement was lost with the process may be there too
 		texts[i] = strings.TrimSuffix(text, inParts())
@@ -87,7 +100,7 @@ func TestKillNineWhileStreamsRoll(t *testing.T) {
 	if len(rest) > 0 || len(acked) < 10 || len(texts) > len(acked)+10 || len(slices.Compact(slices.Sorted(slices.Values(texts)))) != len(texts) {
 		t.Errorf("seed %d: of %d acknowledged batches %d are missing or not in order:\nacknowledged %v\nin the ledger %v", seed, len(acked), len(rest), acked, texts)
 	}
-	if names := streamsOf(t, nc, ledger.DefaultStream); len(names) < 5 {
-		t.Errorf("streams %v", names)
+	if pieces, err := filepath.Glob(filepath.Join(dir, "archive", "ledger", "*.zst")); len(pieces) < 3 || err != nil {
+		t.Errorf("pieces of the archive: %v, %v; streams: %v", pieces, err, streamsOf(t, nc, ledger.DefaultStream))
 	}
 }

@@ -138,9 +138,9 @@ func (p *parts) open(ctx context.Context, write bool) error {
 	return nil
 }
 
-// clean removes the parts of batches that were never appended, because the ledger has another hash at their sequence
-// number. No writer can append them any more.
-func (p *parts) clean(ctx context.Context, last uint64, hash func(ctx context.Context, seq uint64) ([]byte, error)) error {
+// clean removes the parts of batches up to archived, and those of batches that were never appended, because the ledger
+// has another hash at their sequence number. No writer can append them any more.
+func (p *parts) clean(ctx context.Context, last, archived uint64, hash func(ctx context.Context, seq uint64) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(p.subject+".>"))
@@ -160,8 +160,11 @@ func (p *parts) clean(ctx context.Context, last uint64, hash func(ctx context.Co
 		if err != nil || seq > last {
 			continue
 		}
-		kept, err := hash(ctx, seq)
-		if err == nil && len(kept) >= 16 && hex.EncodeToString(kept[:16]) != fields[1] {
+		var kept []byte
+		if seq > archived {
+			kept, err = hash(ctx, seq)
+		}
+		if seq <= archived || err == nil && len(kept) >= 16 && hex.EncodeToString(kept[:16]) != fields[1] {
 			err = p.stream.Purge(ctx, jetstream.WithPurgeSubject(prefix+"*"))
 		}
 		errs = append(errs, err)

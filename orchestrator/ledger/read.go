@@ -34,19 +34,50 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 	if from > last {
 		return nil
 	}
-	// Read the previous batch too, for the hash that the first one must continue.
-	start := max(from-1, 1)
-	c := chain{next: start, any: start > 1, lost: l.lost()}
-	c.skip()
-	if last-start < fewBatches {
-		return l.readFew(ctx, &c, from, last, f)
+	c := l.chainFrom(from)
+	var failed error // an error of f
+	take := func(b *outbidv1.Batch) error {
+		failed = f(b)
+		return failed
 	}
-	return l.readMany(ctx, &c, from, last, f)
+	for {
+		if err := l.readArchive(ctx, c, from, last, take); err != nil || c.next > last {
+			return err
+		}
+		var err error
+		if last-c.next < fewBatches {
+			err = l.readFew(ctx, c, from, last, take)
+		} else {
+			err = l.readMany(ctx, c, from, last, take)
+		}
+		if err == nil || failed != nil {
+			return err
+		}
+		// The streams may have been archived meanwhile.
+		if archived, refreshErr := l.segments.refresh(ctx); refreshErr != nil || !archived && !l.isArchived(c.next) {
+			return err
+		}
+	}
+}
+
+// chainFrom returns the chain before batch from. It begins with the previous batch, for the hash that the first one must
+// continue, unless that is the last archived batch, whose hash is known.
+func (l *JetStream) chainFrom(from uint64) *chain {
+	if end, _ := l.segments.archive.last(); end > 0 && end == from-1 {
+		return l.archivedChain()
+	}
+	start := max(from-1, 1)
+	c := &chain{next: start, any: start > 1, lost: l.lost()}
+	c.skip()
+	return c
 }
 
 // readMany makes the server send the batches of one segment after another.
 func (l *JetStream) readMany(ctx context.Context, c *chain, from, last uint64, f func(*outbidv1.Batch) error) error {
 	list := l.segments.known()
+	if c.next < list[0].first {
+		return damaged(c.next, "it is missing from the streams") // Read looks for it in the archive
+	}
 	for i, segment := range list {
 		end := last
 		if i+1 < len(list) {
@@ -97,6 +128,9 @@ func (l *JetStream) readSegment(
 // readFew requests one batch after another, which is faster for a few than to make the server send them.
 func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f func(*outbidv1.Batch) error) error {
 	for c.next <= last {
+		if l.isArchived(c.next) {
+			return damaged(c.next, "it is missing from the streams") // Read looks for it in the archive
+		}
 		m, err := l.get(ctx, c.next)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return damaged(c.next, "it is missing from the stream")

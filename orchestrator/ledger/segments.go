@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,9 +38,12 @@ type segments struct {
 	js jetstream.JetStream
 	// config makes the settings of a new segment.
 	config segmentConfig
-	// batches and bytes are the maximum size of a segment.
+	// batches and bytes are the maximum size of a segment, and age its maximum age; 0 means no limit of age.
 	batches, bytes uint64
+	age            time.Duration
 	log            *slog.Logger
+	// archive lists the segments before the first of list.
+	archive *archiveList
 
 	mu   sync.Mutex
 	list []*segment // in order; the last one is the newest known
@@ -52,10 +56,13 @@ type segment struct {
 	stream  jetstream.Stream
 	name    string
 	subject string
+	// n is its number, counted from 1.
+	n int
 	// first is the sequence number of its first batch.
 	first uint64
-	// bytes is its size, as far as this process knows.
+	// bytes is its size, and began the time of its first batch or zero, as far as this process knows.
 	bytes uint64
+	began time.Time
 }
 
 // segmentConfig holds the names and settings that the streams of a ledger share.
@@ -88,32 +95,82 @@ func (c segmentConfig) name(n int) string {
 	return c.stream + "_" + strconv.Itoa(n)
 }
 
-// open opens or creates the first segment, and opens those that follow.
+// open opens or creates the first segment that is not archived, and opens those that follow.
 func (s *segments) open(ctx context.Context) error {
-	stream, err := openStream(ctx, s.js, s.config.settings(1, 1))
-	if err != nil {
+	if err := s.archive.load(ctx); err != nil {
 		return err
 	}
-	s.add(stream)
+	n := len(s.archive.all()) + 1
+	if err := s.openFirst(ctx, n); err != nil {
+		return err
+	}
 	for {
-		if _, _, err = s.newest(ctx); err != nil {
+		newest, _, err := s.newest(ctx)
+		if err != nil {
 			return err
 		}
 		// A segment with a successor was sealed. If its seal is missing, it has lost its end, but it is not the
 		// newest.
-		next, err := s.js.Stream(ctx, s.config.name(len(s.known())+1))
+		n := newest.n + 1
+		next, err := s.js.Stream(ctx, s.config.name(n))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		s.add(next)
+		s.add(n, next)
 	}
 }
 
-// add appends a segment to the list, unless it is in it already.
-func (s *segments) add(stream jetstream.Stream) {
+// openFirst opens segment n, which is the first that is not archived. It creates only the first of all.
+func (s *segments) openFirst(ctx context.Context, n int) error {
+	if n == 1 {
+		stream, err := openStream(ctx, s.js, s.config.settings(1, 1))
+		if err == nil {
+			s.add(1, stream)
+		}
+		return err
+	}
+	last, _ := s.archive.last()
+	name := s.config.name(n)
+	stream, err := s.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return damaged(last+1, "stream %s, which continues the archived batches, is missing", name)
+	}
+	if err == nil {
+		err = keepsAll(stream, s.config.settings(n, last+1))
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", name, err)
+	}
+	if first := stream.CachedInfo().Config.FirstSeq; first != last+1 {
+		return damaged(min(first, last)+1, "the archive ends with batch %d, and stream %s begins with %d", last, name, first)
+	}
+	s.add(n, stream)
+	return nil
+}
+
+// refresh removes segments from the list that another process has archived meanwhile. It reports whether there were
+// any.
+func (s *segments) refresh(ctx context.Context) (bool, error) {
+	if err := s.archive.load(ctx); err != nil {
+		return false, err
+	}
+	n := len(s.archive.all()) + 1
+	s.mu.Lock()
+	before := len(s.list)
+	s.list = slices.DeleteFunc(slices.Clone(s.list), func(known *segment) bool { return known.n < n })
+	changed, empty := len(s.list) < before, len(s.list) == 0
+	s.mu.Unlock()
+	if empty {
+		return true, s.openFirst(ctx, n)
+	}
+	return changed, nil
+}
+
+// add appends segment n to the list, unless it is in it already.
+func (s *segments) add(n int, stream jetstream.Stream) {
 	info := stream.CachedInfo()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +178,8 @@ func (s *segments) add(stream jetstream.Stream) {
 		return
 	}
 	s.list = append(s.list, &segment{
-		stream: stream, name: info.Config.Name, subject: info.Config.Subjects[0], first: max(info.Config.FirstSeq, 1),
-		bytes: info.State.Bytes,
+		stream: stream, name: info.Config.Name, subject: info.Config.Subjects[0], n: n, first: max(info.Config.FirstSeq, 1),
+		bytes: info.State.Bytes, began: info.State.FirstTime,
 	})
 }
 
@@ -147,16 +204,23 @@ func (s *segments) newest(ctx context.Context) (*segment, segmentState, error) {
 		list := s.known()
 		newest := list[len(list)-1]
 		state, err := newest.state(ctx)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			archived, refreshErr := s.refresh(ctx)
+			if err = errors.Join(err, refreshErr); archived && refreshErr == nil {
+				continue
+			}
+		}
 		if err != nil || !state.sealed {
 			return newest, state, err
 		}
-		name := s.config.name(len(list) + 1)
+		n := newest.n + 1
+		name := s.config.name(n)
 		next, err := s.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return newest, state, nil // its writer was killed, or has not created it yet
 		}
 		if err == nil {
-			err = keepsAll(next, s.config.settings(len(list)+1, 1))
+			err = keepsAll(next, s.config.settings(n, 1))
 		}
 		if err != nil {
 			return nil, segmentState{}, fmt.Errorf("stream %s: %w", name, err)
@@ -165,7 +229,7 @@ func (s *segments) newest(ctx context.Context) (*segment, segmentState, error) {
 			return nil, segmentState{}, damaged(min(first, state.last)+1, "stream %s ends with batch %d, and %s begins with %d",
 				newest.name, state.last, name, first)
 		}
-		s.add(next)
+		s.add(n, next)
 	}
 }
 
@@ -199,7 +263,8 @@ func (s *segments) extend(ctx context.Context) error {
 	if err != nil || !state.sealed {
 		return err
 	}
-	cfg := s.config.settings(len(s.known())+1, state.last+1)
+	n := newest.n + 1
+	cfg := s.config.settings(n, state.last+1)
 	next, err := s.js.CreateStream(ctx, cfg)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another writer was faster
 		next, err = s.js.Stream(ctx, cfg.Name)
@@ -207,7 +272,7 @@ func (s *segments) extend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create stream %s to continue the ledger: %w", cfg.Name, err)
 	}
-	s.add(next)
+	s.add(n, next)
 	s.log.Info("the ledger continues in another stream", "stream", cfg.Name, "from", cfg.FirstSeq, "before", newest.name)
 	return nil
 }
@@ -229,19 +294,27 @@ func (s *segments) holding(seq uint64) *segment {
 	return list[0]
 }
 
-// grow records the size of a batch that was appended to the newest segment.
-func (s *segments) grow(bytes int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list[len(s.list)-1].bytes += uint64(bytes)
-}
-
-// full reports whether to seal the newest segment, which ends with batch seq.
-func (s *segments) full(seq uint64) bool {
+// grow records the size and the time of a batch that was appended to the newest segment.
+func (s *segments) grow(bytes int, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := s.list[len(s.list)-1]
-	return seq >= newest.first && seq >= s.notBefore && (seq-newest.first+1 >= s.batches || newest.bytes >= s.bytes)
+	newest.bytes += uint64(bytes)
+	if newest.began.IsZero() {
+		newest.began = at
+	}
+}
+
+// full reports whether to seal the newest segment, which ends with batch seq, before a batch of the time at.
+func (s *segments) full(seq uint64, at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest := s.list[len(s.list)-1]
+	if seq < newest.first || seq < s.notBefore {
+		return false
+	}
+	old := s.age > 0 && !newest.began.IsZero() && at.Sub(newest.began) >= s.age
+	return old || seq-newest.first+1 >= s.batches || newest.bytes >= s.bytes
 }
 
 // seal ends the newest segment after batch seq, which its writer has appended, and creates the next one. If that
@@ -271,7 +344,7 @@ func (s *segments) trySeal(ctx context.Context, seq uint64) error {
 	list := s.known()
 	newest := list[len(list)-1]
 	seal := &nats.Msg{
-		Subject: newest.subject, Header: nats.Header{sealHeader: {s.config.name(len(list) + 1)}},
+		Subject: newest.subject, Header: nats.Header{sealHeader: {s.config.name(newest.n + 1)}},
 		Data: []byte("the ledger goes on in the stream that the header names"),
 	}
 	if _, err := s.js.PublishMsg(ctx, seal, jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq)); err != nil {
