@@ -147,7 +147,7 @@ func (w *diskWatch) measure(ctx context.Context, f *fork, m *measured) {
 	for _, dir := range f.writable() {
 		usage, err := trialfile.Measure(ctx, dir, scratchFiles-sum.Files)
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
-			w.cfg.Logger.Debug("cannot add up the files of a trial", "trial", f.name(), "error", err)
+			f.logger().Debug("cannot add up the files of a trial", "error", err)
 		}
 		sum.Bytes, sum.Files = sum.Bytes+usage.Bytes, sum.Files+usage.Files
 	}

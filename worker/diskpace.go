@@ -305,7 +305,7 @@ func (d *diskPace) bringToDisk() {
 
 func (d *diskPace) hold(f *fork, held bool) {
 	if err := d.inside(f).Hold(held); err != nil {
-		d.cfg.Logger.Debug("cannot hold or release a trial", "trial", f.name(), "error", err)
+		f.logger().Debug("cannot hold or release a trial", "error", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/gang"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
@@ -82,6 +83,9 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 			env = append(env, name+"="+given[name])
 		}
 	}
+	if span := f.traceparent(); span != "" {
+		env = append(env, "TRACEPARENT="+span)
+	}
 	visible := inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices(), s.cfg.Machine.Given)
 	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+visible)
 }
@@ -123,8 +127,16 @@ func (s *starter) inherit() []string {
 }
 
 // threads returns the trial's number of CPUs: as many as it asked for, the cores that it was leased, or its GPUs'
-// share of all cores.
+// share of all cores. The processes of a function on this node divide them.
 func (s *starter) threads(f *fork) int {
+	size := 1
+	if f.body.GetWorkload().GetFunction() != nil {
+		size = gang.Size(f.body.GetGang(), len(f.body.GetDevices()))
+	}
+	return max(s.trialThreads(f)/size, 1)
+}
+
+func (s *starter) trialThreads(f *fork) int {
 	if n := int(f.body.GetCpus()); n > 0 {
 		return n
 	}

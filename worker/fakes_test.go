@@ -201,6 +201,10 @@ func (x *fakeTraining) Direct(v outbidv1.Verdict, until int64, _ string) {
 
 func (x *fakeTraining) Acked(seq uint64) { x.orders <- fmt.Sprintf("acked %d", seq) }
 
+func (x *fakeTraining) ShardDone(done *outbidv1.SaveDone) {
+	x.saves <- fmt.Sprintf("shard %d %d %s", done.GetShard().GetRank(), done.GetStep(), done.GetError())
+}
+
 func (x *fakeTraining) SaveDone(step int64, fail string) { x.saves <- fmt.Sprintf("%d %s", step, fail) }
 
 func (x *fakeTraining) Kill() {

@@ -111,7 +111,7 @@ func (f *fork) clear() {
 		errs = append(errs, trialfile.Remove(f.scratch()))
 	}
 	if err := errors.Join(errs...); err != nil {
-		f.cfg.Logger.Warn("cannot remove the files of a trial", "error", err)
+		f.logger().Warn("cannot remove the files of a trial", "error", err)
 	}
 }
 

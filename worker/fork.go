@@ -28,6 +28,7 @@ type training interface {
 	Direct(verdict outbidv1.Verdict, untilStep int64, reason string)
 	Acked(seq uint64)
 	SaveDone(step int64, failure string)
+	ShardDone(done *outbidv1.SaveDone)
 	Kill()
 }
 
@@ -71,7 +72,7 @@ type fork struct {
 	ctx    context.Context //nolint:containedctx // the fork's life
 	cancel context.CancelCauseFunc
 	wake   chan struct{}
-	upload *uploader
+	upload *uploads
 	// heard is when the process last sent anything, in nanoseconds since made.
 	heard atomic.Int64
 	made  time.Time
@@ -118,12 +119,12 @@ type (
 
 func newFork(a *workerLoop, as *outbidv1.Assignment) *fork {
 	f := &fork{
-		cfg: &a.cfg, disk: a.disk, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
+		cfg: &a.cfg, disk: a.disk, out: a.out, start: a.train, ref: as.GetFork(), body: withKnownWork(as.GetBody()), wake: make(chan struct{}, 1),
 		made: time.Now(), phase: "starting", step: as.GetBody().GetStart().GetStep(),
 		changed: func() { a.changed.Store(true) },
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
-	f.upload = newUploader(f)
+	f.upload = newUploads(f)
 	f.openSecrets(a.seal)
 	return f
 }
@@ -228,7 +229,7 @@ func (f *fork) queueMessage(m *outbidv1.UplinkMessage) {
 
 // failLostMessage fails the fork because a message of it cannot be sent.
 func (f *fork) failLostMessage(m *outbidv1.UplinkMessage, why error) {
-	f.cfg.Logger.Warn("cannot send a message of a trial", "trial", f.name(), "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
+	f.logger().Warn("cannot send a message of a trial", "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
 	switch m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Note:
 	case *outbidv1.UplinkMessage_Ended:
@@ -333,13 +334,16 @@ func (f *fork) acceptReports(reports []*outbidv1.Report, delayed bool) {
 // Saved implements session.Trial. A checkpoint that is too large fails the trial, because it would be offered again
 // and again.
 func (f *fork) Saved(s *outbidv1.ProcessSaved) {
+	if s.GetShard() != nil && f.body.GetGang() == nil {
+		s.Shard.Rank = 0
+	}
 	taken, err := f.takeFile(s)
 	switch {
 	case errors.Is(err, trialfile.ErrTooLarge):
 		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the checkpoint of step %d %s (--checkpoint-bytes of node %s)",
 			s.GetStep(), err, f.cfg.Node))
 	case err != nil:
-		f.upload.answer(s, oneLine(err))
+		f.answerSave(s, oneLine(err))
 	default:
 		f.post(savedEvent{taken})
 	}
@@ -394,7 +398,9 @@ func (f *fork) silent() time.Duration { return time.Since(f.made) - time.Duratio
 func (f *fork) run() {
 	f.disk.add(f)
 	defer f.disk.remove(f)
+	began := time.Now()
 	ended := f.live()
+	f.traceProcess(began, ended)
 	f.upload.close()
 	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {
 		ended = f.endedByWorker(cause)

@@ -63,7 +63,7 @@ func (s *starter) tellWaiting(f *fork, h *claim.Held) {
 		s.waiting.told = map[string]bool{}
 	}
 	s.waiting.told[sweep] = true
-	s.cfg.Logger.Info("a trial waits for a device", "trial", f.name(), "device", h.What, "by", h.By.String())
+	f.logger().Info("a trial waits for a device", "device", h.What, "by", h.By.String())
 	f.note("warning", fmt.Sprintf("waits for %s, which a trial of %s uses; both take turns. To share cores declare slots: --devices cpu:2, "+
 		"or OUTBID_DEVICES=cpu:2 where a program starts the server", h.What, h.By))
 }

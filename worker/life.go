@@ -11,7 +11,9 @@ import (
 
 // live starts the training code and follows it to its end.
 func (f *fork) live() *outbidv1.ForkEnded {
+	began := time.Now()
 	t, err := f.prepare()
+	f.trace("start", began, f.body.GetStart().GetStep(), err)
 	if err != nil {
 		return f.notStarted(err)
 	}
@@ -210,9 +212,9 @@ func (l *life) savesMatter() bool {
 	return l.ctx.Err() == nil && l.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
 }
 
-// isExcused reports whether the process has a reason to be silent.
+// isExcused reports whether the process has a reason to be silent. Only rank 0 of a gang says anything.
 func (l *life) isExcused() bool {
-	return l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
+	return l.body.GetGang().GetFirstRank() > 0 || l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
 }
 
 // checkSilence ends a process that hangs or does not obey.

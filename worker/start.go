@@ -13,9 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
@@ -103,17 +100,6 @@ func (s *starter) checkNetwork(f *fork) error {
 	return nil
 }
 
-// gang returns the part of a gang that runs here. Without a network its processes meet on the loopback address.
-func (s *starter) gang(f *fork) *outbidv1.Gang {
-	g := f.body.GetGang()
-	if g == nil || s.cfg.TrialNetwork != confine.NetworkNone {
-		return g
-	}
-	g = proto.CloneOf(g)
-	g.Address = "127.0.0.1"
-	return g
-}
-
 // nodeFailure wraps an error of the worker's own directory or of files made for a trial as a failure of the node, so
 // that the trial is tried on another node.
 func (s *starter) nodeFailure(err error) error {
@@ -144,45 +130,14 @@ func (s *starter) retryStore(ctx context.Context, f *fork, what string, try func
 	}
 }
 
-// checkpoint fetches the start checkpoint and returns its path, or "" for a fresh start.
-func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
-	c := f.body.GetStart()
-	if c.GetKey() == "" {
-		return "", nil
-	}
-	dir := f.trialDir()
-	if f.body.GetWorkload().GetProgram() != nil {
-		dir = f.workerDir() // the worker unpacks it
-	}
-	path := filepath.Join(dir, "start"+filepath.Ext(c.GetKey()))
-	var size int64
-	var sums checksum.Sums
-	err := s.retryStore(ctx, f, "its checkpoint", func() (err error) {
-		size, sums, err = objects.GetFile(ctx, f.store(), c.GetKey(), path)
-		return err
-	})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return "", err
-	case errors.Is(err, objects.ErrNotFound):
-		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is not in %s",
-			c.GetStep(), c.GetKey(), f.store())
-	case health.OfNode(err):
-		return "", s.nodeFailure(err)
-	case err != nil: // the checkpoint may be intact: do not fall back to the one before
-		return "", fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the checkpoint of step %d cannot be read on node %s: %s",
-			c.GetStep(), s.cfg.Node, oneLine(err))
-	case c.GetSha256() != "" && sums.SHA256 != c.GetSha256():
-		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is damaged: its %d "+
-			"bytes have SHA-256 %.12s, not %.12s", c.GetStep(), c.GetKey(), size, sums.SHA256, c.GetSha256())
-	}
-	return path, nil
-}
-
 func (s *starter) startFunction(ctx context.Context, f *fork, checkpoint string) (training, error) {
+	shards, err := s.shards(ctx, f, checkpoint)
+	if err != nil {
+		return nil, err
+	}
 	fn := f.body.GetWorkload().GetFunction()
 	var blob string
-	err := s.retryStore(ctx, f, "its function", func() (err error) {
+	err = s.retryStore(ctx, f, "its function", func() (err error) {
 		blob, err = s.blobs.get(ctx, f.store(), fn.GetBlob())
 		return err
 	})
@@ -201,20 +156,21 @@ func (s *starter) startFunction(ctx context.Context, f *fork, checkpoint string)
 		}
 		blob = own
 	}
-	devices := s.devices(f)
 	spec := session.Spec{
 		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.setConfinement,
 		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
 		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()), Fresh: fn.GetFreshProcess(),
 		Mask: f.mask,
 	}
-	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
+	t, err := s.startSessions(ctx, f, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
-		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.trialDir(), Seed: f.body.GetSeed(), Devices: devices,
+		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.trialDir(), Seed: f.body.GetSeed(), Devices: s.devices(f),
 		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(), Part: f.body.GetPart(),
-	}, f)
+		Traceparent:        f.traceparent(),
+		ShardedCheckpoints: f.body.GetShardedCheckpoints(), StartShards: shards,
+	})
 	if err == nil {
-		return sess, nil
+		return t, nil
 	}
 	if e := (*session.StartError)(nil); errors.As(err, &e) {
 		return nil, fail(e.Kind, "%s (node %s)%s", e.Detail, s.cfg.Node, hint(e.Detail, spec.Argv[0]))
@@ -286,11 +242,15 @@ func (s *starter) startProgram(ctx context.Context, f *fork, checkpoint string) 
 	if err := f.setConfinement(in); err != nil {
 		return nil, s.nodeFailure(err)
 	}
+	g, err := s.programGang(f)
+	if err != nil {
+		return nil, err
+	}
 	run, err := program.Start(ctx, program.Spec{
-		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
+		Host: s.host, In: in, Fork: f.ref, Logger: f.logger(), Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
 		ConfigJSON: f.body.GetConfigJson(), Scratch: f.trialDir(), Keep: f.workerDir(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
-		Devices: f.body.GetDevices(), Gang: s.gang(f), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
+		Devices: f.body.GetDevices(), Gang: g, Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
 		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) }, Mask: f.mask,
 	}, f)

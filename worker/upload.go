@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -48,11 +47,18 @@ type uploader struct {
 	running bool
 	closed  bool
 	waiting *outbidv1.ProcessSaved
-	stored  int64
+	stored  string // the key of the last file
+}
+
+// storedFile is a file that is in the store.
+type storedFile struct {
+	key  string
+	size int64
+	sums checksum.Sums
 }
 
 func newUploader(f *fork) *uploader {
-	u := &uploader{fork: f, newer: make(chan struct{}, 1), stored: -1}
+	u := &uploader{fork: f, newer: make(chan struct{}, 1)}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	return u
 }
@@ -64,7 +70,7 @@ func (u *uploader) offer(s *outbidv1.ProcessSaved) {
 	switch {
 	case u.closed:
 		u.drop(s, "the trial has ended")
-	case s.GetStep() == u.stored:
+	case u.fork.saveKey(s) == u.stored && s.GetShard() == nil:
 		u.drop(s, "") // already stored under the same key
 	default:
 		if u.waiting != nil {
@@ -82,14 +88,12 @@ func (u *uploader) offer(s *outbidv1.ProcessSaved) {
 // drop removes a file that is not stored, and tells the training code.
 func (u *uploader) drop(s *outbidv1.ProcessSaved, failure string) {
 	if err := os.Remove(s.GetPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		u.fork.cfg.Logger.Warn("a checkpoint file could not be removed", "error", err)
+		u.fork.logger().Warn("a checkpoint file could not be removed", "error", err)
 	}
 	u.answer(s, failure)
 }
 
-func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) {
-	u.fork.tellTraining(func(t training) { t.SaveDone(s.GetStep(), failure) })
-}
+func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) { u.fork.answerSave(s, failure) }
 
 // idle reports whether everything that was offered is in the store.
 func (u *uploader) idle() bool {
@@ -136,20 +140,23 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 		u.answer(s, fmt.Sprintf("%s is not in the trial's scratch directory", s.GetPath()))
 		return
 	}
+	began := time.Now()
+	var err error
+	defer func() { f.trace(saveName(s), began, s.GetStep(), err) }()
 	var retry backoff
 	for {
-		c, err := u.put(s)
+		var stored *storedFile
+		stored, err = u.put(s)
 		if err == nil {
 			if !u.troubled.IsZero() {
 				f.note("info", fmt.Sprintf("the checkpoint of step %d of %s is stored after %s", s.GetStep(), f.name(),
 					time.Since(u.troubled).Round(time.Second)))
 				u.troubled = time.Time{}
 			}
-			f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: c}})
 			u.mu.Lock()
-			u.stored = s.GetStep()
+			u.stored = stored.key
 			u.mu.Unlock()
-			u.answer(s, "")
+			f.announceSave(s, stored)
 			return
 		}
 		if u.ctx.Err() != nil {
@@ -228,26 +235,13 @@ func root(err error) error {
 	}
 }
 
-func (u *uploader) put(s *outbidv1.ProcessSaved) (*outbidv1.Checkpoint, error) {
-	key := u.fork.checkpointKey(s.GetStep())
+func (u *uploader) put(s *outbidv1.ProcessSaved) (*storedFile, error) {
+	key := u.fork.saveKey(s)
 	size, sums, err := objects.PutFile(u.ctx, u.fork.store(), key, s.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	return &outbidv1.Checkpoint{
-		Key: key, Step: s.GetStep(), Bytes: size, Sha256: sums.SHA256, Crc64Nvme: sums.CRC64, Time: timestamppb.New(time.Now()),
-		Metric: s.Metric,
-	}, nil
-}
-
-func (f *fork) checkpointKey(step int64) string {
-	format := objects.Safetensors
-	if f.body.GetWorkload().GetProgram() != nil {
-		format = objects.Opaque
-	}
-	return objects.Checkpoint{
-		Sweep: f.ref.GetSweep(), Trial: f.ref.GetTrial(), Step: step, LeaseID: f.ref.GetLeaseId(), Format: format,
-	}.Key()
+	return &storedFile{key: key, size: size, sums: sums}, nil
 }
 
 // store returns the fork's access to the object store. If trials run as other users, files exchanged with them are

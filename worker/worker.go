@@ -19,6 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
+	"github.com/outbid-dev/outbid/orchestrator/tracing"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -100,6 +101,8 @@ type Config struct {
 	Version string
 	Labels  map[string]string
 	Logger  *slog.Logger
+	// Tracer records the spans of trials' processes; nil records none.
+	Tracer *tracing.Tracer
 	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped, and to store what they
 	// saved. 0 means 30 s.
 	DrainTimeout time.Duration

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"sync"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -23,6 +25,8 @@ const (
 	readAudit
 	// readEvents is for methods that return every tenant's events.
 	readEvents
+	// anyRole is for methods that every authenticated caller may call.
+	anyRole
 	// open does not require an API token. The method checks another token.
 	open
 )
@@ -31,7 +35,7 @@ const (
 func (a access) String() string {
 	return map[access]string{
 		admin: "administer", operate: "operate", manageTenant: "manage the tenant", manageTokens: "manage tokens", write: "write", read: "read", readContent: "read content",
-		readAudit: "read the audit", readEvents: "read the ledger", open: "none",
+		readAudit: "read the audit", readEvents: "read the ledger", anyRole: "any role", open: "none",
 	}[a]
 }
 
@@ -45,9 +49,12 @@ type rule struct {
 	unrecorded bool
 }
 
+// knownRules returns rules, which it makes once, because every call needs one.
+var knownRules = sync.OnceValue(rules) //nolint:gochecknoglobals // a constant
+
 // ruleOf returns the rule of a method, given by its full name.
 func ruleOf(method string) rule {
-	if r, ok := rules()[method]; ok {
+	if r, ok := knownRules()[method]; ok {
 		return r
 	}
 	return rule{need: admin, verb: "call", resource: "unknown"}
@@ -77,18 +84,19 @@ func rules() map[string]rule {
 		outbidv1.OutbidService_GetTenant_FullMethodName:     {need: read, verb: "get", resource: "tenants"},
 		outbidv1.OutbidService_ListTenants_FullMethodName:   {need: read, verb: "list", resource: "tenants"},
 
-		outbidv1.OutbidService_ExplainSweep_FullMethodName:  {need: read, verb: "get", resource: "explanations"},
-		outbidv1.OutbidService_ListSweeps_FullMethodName:    {need: read, verb: "list", resource: "sweeps"},
-		outbidv1.OutbidService_GetSweep_FullMethodName:      {need: read, verb: "get", resource: "sweeps"},
-		outbidv1.OutbidService_WatchSweep_FullMethodName:    {need: read, verb: "watch", resource: "sweeps"},
-		outbidv1.OutbidService_PreviewSweep_FullMethodName:  {need: read, verb: "get", resource: "previews"},
-		outbidv1.OutbidService_ReadColumns_FullMethodName:   {need: read, verb: "list", resource: "trials"},
-		outbidv1.OutbidService_ListTrials_FullMethodName:    {need: read, verb: "list", resource: "trials"},
-		outbidv1.OutbidService_GetTrial_FullMethodName:      {need: read, verb: "get", resource: "trials"},
-		outbidv1.OutbidService_ListReports_FullMethodName:   {need: read, verb: "list", resource: "reports"},
-		outbidv1.OutbidService_StreamLogs_FullMethodName:    {need: readContent, verb: "get", resource: "logs"},
-		outbidv1.OutbidService_GetCheckpoint_FullMethodName: {need: readContent, verb: "get", resource: "checkpoints"},
-		outbidv1.OutbidService_GetSoup_FullMethodName:       {need: readContent, verb: "get", resource: "soups"},
+		outbidv1.OutbidService_ExplainSweep_FullMethodName:   {need: read, verb: "get", resource: "explanations"},
+		outbidv1.OutbidService_ForecastCurves_FullMethodName: {need: read, verb: "get", resource: "forecasts"},
+		outbidv1.OutbidService_ListSweeps_FullMethodName:     {need: read, verb: "list", resource: "sweeps"},
+		outbidv1.OutbidService_GetSweep_FullMethodName:       {need: read, verb: "get", resource: "sweeps"},
+		outbidv1.OutbidService_WatchSweep_FullMethodName:     {need: read, verb: "watch", resource: "sweeps"},
+		outbidv1.OutbidService_PreviewSweep_FullMethodName:   {need: read, verb: "get", resource: "previews"},
+		outbidv1.OutbidService_ReadColumns_FullMethodName:    {need: read, verb: "list", resource: "trials"},
+		outbidv1.OutbidService_ListTrials_FullMethodName:     {need: read, verb: "list", resource: "trials"},
+		outbidv1.OutbidService_GetTrial_FullMethodName:       {need: read, verb: "get", resource: "trials"},
+		outbidv1.OutbidService_ListReports_FullMethodName:    {need: read, verb: "list", resource: "reports"},
+		outbidv1.OutbidService_StreamLogs_FullMethodName:     {need: readContent, verb: "get", resource: "logs"},
+		outbidv1.OutbidService_GetCheckpoint_FullMethodName:  {need: readContent, verb: "get", resource: "checkpoints"},
+		outbidv1.OutbidService_GetSoup_FullMethodName:        {need: readContent, verb: "get", resource: "soups"},
 
 		outbidv1.OutbidService_SubmitSweep_FullMethodName:  {need: write, verb: "create", resource: "sweeps"},
 		outbidv1.OutbidService_ControlSweep_FullMethodName: {need: write, verb: "update", resource: "sweeps"},
@@ -109,12 +117,15 @@ func rules() map[string]rule {
 		outbidv1.OutbidService_RemoveWorker_FullMethodName:   {need: operate, verb: "delete", resource: "nodes"},
 		outbidv1.OutbidService_ControlNode_FullMethodName:    {need: operate, verb: "update", resource: "nodes"},
 		outbidv1.OutbidService_SetTenant_FullMethodName:      {need: manageTenant, verb: "update", resource: "tenants"},
+		outbidv1.OutbidService_RunRetention_FullMethodName:   {need: manageTenant, verb: "run", resource: "retention"},
 		outbidv1.OutbidService_RemoveTenant_FullMethodName:   {need: admin, verb: "delete", resource: "tenants"},
 
 		outbidv1.OutbidService_CreateToken_FullMethodName: {need: manageTokens, verb: "create", resource: "tokens"},
 		outbidv1.OutbidService_ListTokens_FullMethodName:  {need: manageTokens, verb: "list", resource: "tokens"},
 		outbidv1.OutbidService_RotateToken_FullMethodName: {need: manageTokens, verb: "rotate", resource: "tokens"},
 		outbidv1.OutbidService_RevokeToken_FullMethodName: {need: manageTokens, verb: "delete", resource: "tokens"},
+
+		outbidv1.OutbidService_CheckAccess_FullMethodName: {need: anyRole, verb: "get", resource: "access"},
 
 		outbidv1.OutbidService_JoinWorker_FullMethodName: {need: open, verb: "join", resource: "nodes"},
 	}

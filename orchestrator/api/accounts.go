@@ -110,8 +110,8 @@ func (s *accountService) ListTokens(ctx context.Context, req *outbidv1.ListToken
 	if tenant == "" && who.Role != RoleAdmin {
 		tenant = who.Tenant
 	}
-	if who.Role != RoleAdmin && !who.administers(tenant) {
-		return nil, otherTenantError{noTenant(tenant)}
+	if err := permitTenant(who, manageTokens, tenant); err != nil {
+		return nil, err
 	}
 	if err := s.check(); err != nil {
 		return nil, err
@@ -181,8 +181,8 @@ func (s *accountService) tenantOf(ctx context.Context, tenant, name string) (str
 	if tenant == "" {
 		tenant = who.Tenant
 	}
-	if who.Role != RoleAdmin && !who.administers(tenant) {
-		return "", otherTenantError{noTenant(tenant)}
+	if err := permitTenant(who, manageTokens, tenant); err != nil {
+		return "", err
 	}
 	if !regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`).MatchString(name) {
 		return "", fieldError("name", "%q: must be 1 to 63 lower-case letters, digits and dashes, a letter first", name)

@@ -44,10 +44,10 @@ func (s *auditService) ListAudit(ctx context.Context, req *outbidv1.ListAuditReq
 	if bound && req.GetTenant() == "" {
 		req.Tenant = who.Tenant
 	}
-	switch {
-	case bound && !who.owns(req.GetTenant()):
-		return nil, otherTenantError{noTenant(req.GetTenant())}
-	case bound && req.GetLines():
+	if err := permitTenant(who, readAudit, req.GetTenant()); err != nil {
+		return nil, err
+	}
+	if bound && req.GetLines() {
 		return nil, status.Error(codes.PermissionDenied, "lines: the hashes cover the records of every tenant, which needs an auditor of the tenant *")
 	}
 	resp, bytes := &outbidv1.ListAuditResponse{}, 0

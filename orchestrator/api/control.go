@@ -68,6 +68,8 @@ type Control interface {
 	Prices() *outbidv1.Prices
 	// StopTrial saves and ends one trial.
 	StopTrial(ctx context.Context, sweep string, trial int32, reason, actor string) error
+	// RetryTrial runs a failed trial again.
+	RetryTrial(ctx context.Context, sweep string, trial int32, reason, actor string) error
 	// ControlNode keeps new trials off a node, moves its trials away too, or opens it again.
 	ControlNode(ctx context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error
 	// SetTenant adds a tenant, which must be new if add is set, or changes one. RemoveTenant removes a tenant's

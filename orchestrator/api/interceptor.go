@@ -150,20 +150,21 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 		if who, err = i.authenticate(ctx, md.Get("authorization")); err != nil {
 			return ctx, err
 		}
-		who = i.member(who)
+		who = withMemberships(i.control, who)
 	}
 	ctx = context.WithValue(ctx, principalKey{}, who)
 	if err := checkParameters(md, method); err != nil {
 		return ctx, err
 	}
-	if need != open && !who.allows(need) {
-		return ctx, refusedRole(who, need, path.Base(method))
-	}
-	return ctx, nil
+	return ctx, permit(who, method)
 }
 
-// refusedRole returns an error that names the roles that a method needs.
-func refusedRole(who Principal, need access, method string) error {
+// permit returns an error unless the caller's role, scopes and tenant allow a method. It names what the method needs.
+func permit(who Principal, fullName string) error {
+	need, method := ruleOf(fullName).need, path.Base(fullName)
+	if who.allows(need) {
+		return permitTenant(who, need, "")
+	}
 	if who.Role.allows(need) {
 		return status.Errorf(codes.PermissionDenied, "%s needs the scope %s; the token of %s has only %s", method, need.scope(), who.Name, who.scopes)
 	}
@@ -196,23 +197,48 @@ func (i *interceptor) authenticate(ctx context.Context, header []string) (Princi
 func (i *interceptor) scope(ctx context.Context, req any) error {
 	who := caller(ctx)
 	named, ok := req.(interface{ GetSweep() string })
-	if !ok || who.Role == RoleAdmin || who.Tenant == AnyTenant {
-		return nil
-	}
-	if named.GetSweep() == "" {
+	if !ok || named.GetSweep() == "" {
 		return nil // the handler returns an error that names the field
 	}
-	sweep, err := i.control.Sweep(named.GetSweep())
+	return permitSweep(i.control, who, named.GetSweep())
+}
+
+// permitSweep returns an error if a sweep is another tenant's, as if it did not exist.
+func permitSweep(control Control, who Principal, id string) error {
+	if who.Role == RoleAdmin || who.Tenant == AnyTenant {
+		return nil
+	}
+	sweep, err := control.Sweep(id)
 	if gone, ok := errors.AsType[*state.DeletedError](err); ok && who.owns(gone.Tenant) {
 		return nil // the handler reports that the sweep was deleted
 	} else if ok {
-		return otherTenantError{fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())}
+		return otherTenantError{fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, id)}
 	}
 	if err != nil {
 		return err
 	}
 	if !who.owns(tenantOf(sweep.GetSpec())) {
-		return otherTenantError{fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())}
+		return otherTenantError{fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, id)}
+	}
+	return nil
+}
+
+// permitTenant returns an error if the caller may not use a permission for a tenant, as if it did not exist. An empty
+// tenant means the caller's.
+func permitTenant(who Principal, need access, tenant string) error {
+	switch need {
+	case readEvents:
+		if who.Role != RoleAdmin && who.Tenant != AnyTenant {
+			return status.Errorf(codes.PermissionDenied, "the ledger has the events of every tenant; %s may read only those of %s", who.Name, who.Tenant)
+		}
+	case manageTenant, manageTokens:
+		if tenant != "" && !who.administers(tenant) {
+			return otherTenantError{noTenant(tenant)}
+		}
+	case read, readContent, readAudit, write:
+		if tenant != "" && !who.owns(tenant) {
+			return otherTenantError{noTenant(tenant)}
+		}
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func metricsHandler(registry *prometheus.Registry, i *interceptor) http.Handler 
 		all := prometheus.Gatherers{registry}
 		if i.control != nil {
 			tenants := prometheus.NewRegistry()
-			tenants.MustRegister(newTenantMetrics(i.control, i.member(who)))
+			tenants.MustRegister(newTenantMetrics(i.control, withMemberships(i.control, who)))
 			all = append(all, tenants)
 		}
 		promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)

@@ -50,6 +50,10 @@ func (c *fakeControl) StopTrial(ctx context.Context, sweep string, _ int32, _, a
 	return c.Command(ctx, sweep, 0, actor)
 }
 
+func (c *fakeControl) RetryTrial(ctx context.Context, sweep string, _ int32, _, actor string) error {
+	return c.Command(ctx, sweep, 0, actor)
+}
+
 func (c *fakeControl) ControlNode(_ context.Context, node string, command outbidv1.NodeCommand, reason, actor string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

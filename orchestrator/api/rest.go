@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/outbid-dev/outbid/orchestrator/audit"
+	"github.com/outbid-dev/outbid/orchestrator/traceparent"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -69,8 +70,10 @@ func newGateway() *runtime.ServeMux {
 		) {
 			writeError(w, &runtime.HTTPStatusError{HTTPStatus: code, Err: routingError(r, code)})
 		}),
-		// The gateway always forwards Authorization; it forwards no other header.
-		runtime.WithIncomingHeaderMatcher(nothing),
+		// The gateway always forwards Authorization; of other headers it forwards only traceparent.
+		runtime.WithIncomingHeaderMatcher(func(name string) (string, bool) {
+			return traceparent.Header, strings.EqualFold(name, traceparent.Header)
+		}),
 		runtime.WithOutgoingHeaderMatcher(nothing),
 		runtime.WithOutgoingTrailerMatcher(nothing),
 		runtime.WithDisableHTTPMethodOverride(),

@@ -55,7 +55,7 @@ func (r Role) permissions() []access {
 
 // allows reports whether the role grants a permission.
 func (r Role) allows(need access) bool {
-	return need == open || r == RoleAdmin || slices.Contains(r.permissions(), need)
+	return need == open || need == anyRole || r == RoleAdmin || slices.Contains(r.permissions(), need)
 }
 
 // needsEveryTenant reports whether a token of the role must have AnyTenant as its tenant, because nodes belong to none.

@@ -132,11 +132,17 @@ func (h *testServer) connect(t *testing.T, token string) *grpc.ClientConn {
 // callEmpty calls a method with an empty request and returns its error.
 func callEmpty(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescriptor) error {
 	t.Helper()
+	return callWith(t, conn, m, dynamicpb.NewMessage(m.Input()))
+}
+
+// callWith calls a method with a request and returns its error.
+func callWith(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescriptor, req proto.Message) error {
+	t.Helper()
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, fullName(m))
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(dynamicpb.NewMessage(m.Input())) // the answer has the error
+	_ = stream.SendMsg(req) // the answer has the error
 	_ = stream.CloseSend()
 	var answer proto.Message = dynamicpb.NewMessage(m.Output())
 	return stream.RecvMsg(answer)

@@ -59,7 +59,7 @@ func parseScopes(names []string) (set scopeSet, err error) {
 
 // allows reports whether the caller's role and scopes grant a permission.
 func (p Principal) allows(need access) bool {
-	return p.Role.allows(need) && (p.scopes == 0 || need == open || p.scopes.has(need))
+	return p.Role.allows(need) && (p.scopes == 0 || need == open || need == anyRole || p.scopes.has(need))
 }
 
 // hidesEnv reports whether the caller reads sweeps without the values of their environment variables.

@@ -110,8 +110,8 @@ func (s *secretService) secretsOf(ctx context.Context, tenant string) (string, e
 	if err := spec.CheckTenant(tenant); err != nil {
 		return "", err
 	}
-	if !who.owns(tenant) {
-		return "", otherTenantError{noTenant(tenant)}
+	if err := permitTenant(who, write, tenant); err != nil {
+		return "", err
 	}
 	if s.secrets == nil {
 		return "", status.Error(codes.Unimplemented, "this server does not store secrets")

@@ -40,6 +40,10 @@ type Config struct {
 	Accounts Accounts
 	// Audit records calls; nil for none.
 	Audit Audit
+	// Retention may be nil: then RunRetention is not served.
+	Retention Retention
+	// Traces records spans of calls; nil for none.
+	Traces Traces
 	// Usage may be nil: then GetUsage is not served. Prices may be nil: then costs need prices in the request.
 	Usage  Usage
 	Prices *usage.PriceFile

@@ -28,9 +28,12 @@ type service struct {
 	workerService
 	tenantService
 	explainService
+	forecastService
 	auditService
 	accountService
 	usageService
+	accessService
+	retentionService
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
@@ -47,13 +50,17 @@ func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() ev
 		accountService: accountService{cfg.Accounts, cfg.Tokens},
 		tenantService:  tenantService{control: cfg.Control, limits: cfg.Limits, blobs: blobs, throttle: bound},
 		usageService:   usageService{cfg.Usage, cfg.Prices},
+		accessService:  accessService{cfg.Control, cfg.Tokens},
+
+		retentionService: retentionService{cfg.Retention},
 	}
+	s.forecastService = forecastService{lookup: all, computing: make(chan struct{}, 1)}
 	s.explainService = explainService{
 		lookup: all, whatIf: cfg.WhatIf, simulating: make(chan struct{}, 1), asCaller: asCaller, logger: cfg.Logger,
 	}
 	s.sweepService = sweepService{
 		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control), tables: &trialTables{},
-		secrets: &s.secretService, tenants: &s.tenantService, throttle: bound, alone: cfg.Alone,
+		secrets: &s.secretService, tenants: &s.tenantService, throttle: bound, alone: cfg.Alone, traces: cfg.Traces,
 		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	}
 	return s
@@ -105,6 +112,8 @@ type sweepService struct {
 	tenants *tenantService
 	// throttle limits the sweeps that each tenant submits in a minute.
 	throttle *throttle
+	// traces may be nil.
+	traces Traces
 	// alone reports whether no further nodes can join.
 	alone func() bool
 	// maxSpec returns the maximum size of a sweep's spec in bytes.
@@ -225,13 +234,19 @@ func (s *sweepService) ControlTrial(ctx context.Context, req *outbidv1.ControlTr
 	if req.GetSweep() == "" {
 		return nil, errNoSweep()
 	}
-	if req.GetCommand() != outbidv1.TrialCommand_TRIAL_COMMAND_STOP {
-		return nil, fieldError("command", "%q: must be TRIAL_COMMAND_STOP", req.GetCommand())
+	var do func(ctx context.Context, sweep string, trial int32, reason, actor string) error
+	switch req.GetCommand() {
+	case outbidv1.TrialCommand_TRIAL_COMMAND_STOP:
+		do = s.control.StopTrial
+	case outbidv1.TrialCommand_TRIAL_COMMAND_RETRY:
+		do = s.control.RetryTrial
+	default:
+		return nil, fieldError("command", "%q: must be TRIAL_COMMAND_STOP or TRIAL_COMMAND_RETRY", req.GetCommand())
 	}
 	if err := sanitize.Check(req.GetReason(), limits.Detail); err != nil {
 		return nil, fieldError("reason", "%v", err)
 	}
-	if err := s.control.StopTrial(ctx, req.GetSweep(), req.GetTrial(), req.GetReason(), caller(ctx).Name); err != nil {
+	if err := do(ctx, req.GetSweep(), req.GetTrial(), req.GetReason(), caller(ctx).Name); err != nil {
 		return nil, err
 	}
 	trial, err := s.trial(req.GetSweep(), req.GetTrial())

@@ -20,7 +20,7 @@ const maxKey = 200
 
 // SubmitSweep implements the service.
 func (s *sweepService) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequest) (
-	*outbidv1.SubmitSweepResponse, error,
+	_ *outbidv1.SubmitSweepResponse, err error,
 ) {
 	who := caller(ctx)
 	checked, err := s.prepare(who, req.GetSpec())
@@ -53,6 +53,8 @@ func (s *sweepService) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSwee
 		// Another caller's use of the same key must not return this sweep.
 		key = who.Name + "/" + key
 	}
+	ended := s.trace(ctx, checked)
+	defer func() { ended(err) }()
 	tenant := tenantOf(checked)
 	if err := s.logs.Reserve(ctx, tenant, s.tenants.limitOf(tenant).LogBytes); err != nil {
 		// Training is possible without logs.

@@ -20,9 +20,9 @@ import (
 // memberships lists the tenants for which a caller may act in addition to the tenant of its token.
 type memberships struct{ tenants []string }
 
-// member adds the tenants that list the caller as a member.
-func (i *interceptor) member(who Principal) Principal {
-	if all := i.control.MemberOf(who.Name); len(all) > 0 {
+// withMemberships adds the tenants that list the caller as a member.
+func withMemberships(control Control, who Principal) Principal {
+	if all := control.MemberOf(who.Name); len(all) > 0 {
 		if who.also != nil {
 			all = slices.Concat(who.also.tenants, all)
 		}
@@ -66,8 +66,8 @@ func (s *tenantService) mayManage(ctx context.Context, req *outbidv1.SetTenantRe
 	if who.Role == RoleAdmin {
 		return nil
 	}
-	if !who.administers(wanted.GetName()) {
-		return otherTenantError{noTenant(wanted.GetName())}
+	if err := permitTenant(who, manageTenant, wanted.GetName()); err != nil {
+		return err
 	}
 	now, err := s.tenant(ctx, wanted.GetName())
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *tenantService) GetTenant(ctx context.Context, req *outbidv1.GetTenantRe
 	if req.GetTenant() == "" {
 		return nil, fieldError("tenant", "is empty; give a tenant's name")
 	}
-	if !caller(ctx).owns(req.GetTenant()) {
-		return nil, otherTenantError{noTenant(req.GetTenant())}
+	if err := permitTenant(caller(ctx), read, req.GetTenant()); err != nil {
+		return nil, err
 	}
 	t, err := s.tenant(ctx, req.GetTenant())
 	return &outbidv1.GetTenantResponse{Tenant: t}, err

@@ -224,6 +224,20 @@ func (t *Tokens) find(token string) (Principal, bool) {
 	return list[found].who, true
 }
 
+// holder returns the principal of the valid token with a name.
+func (t *Tokens) holder(name string) (Principal, bool) {
+	if t == nil {
+		return Principal{}, false
+	}
+	now := time.Now()
+	for _, e := range t.all() {
+		if e.who.Name == name && e.isValid(now) {
+			return e.who, true
+		}
+	}
+	return Principal{}, false
+}
+
 func (t *Tokens) hasName(name string) bool {
 	for _, e := range t.ofFile() {
 		if e.who.Name == name {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/manifest"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -119,12 +120,14 @@ func (s *storeService) GetCheckpoint(
 	if err != nil {
 		return err
 	}
-	r, err := s.store.Get(stream.Context(), cp.GetKey())
-	if errors.Is(err, objects.ErrNotFound) {
-		return status.Errorf(codes.NotFound, "checkpoint %s is no longer in the store", cp.GetKey())
+	if req.Shard != nil {
+		if cp, err = s.shard(stream.Context(), cp, req.GetShard()); err != nil {
+			return err
+		}
 	}
+	r, err := s.openCheckpoint(stream.Context(), cp.GetKey())
 	if err != nil {
-		return fmt.Errorf("open checkpoint: %w", err)
+		return err
 	}
 	defer r.Close()
 	return sendPieces(r, "checkpoint "+cp.GetKey(), cp.GetSha256(), func(first bool, data []byte) error {
@@ -134,6 +137,40 @@ func (s *storeService) GetCheckpoint(
 		}
 		return stream.Send(piece)
 	})
+}
+
+func (s *storeService) openCheckpoint(ctx context.Context, key string) (io.ReadCloser, error) {
+	r, err := s.store.Get(ctx, key)
+	if errors.Is(err, objects.ErrNotFound) {
+		return nil, status.Errorf(codes.NotFound, "checkpoint %s is no longer in the store", key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoint: %w", err)
+	}
+	return r, nil
+}
+
+// shard returns a copy of a checkpoint with the key, the size and the SHA-256 of one shard.
+func (s *storeService) shard(ctx context.Context, cp *outbidv1.Checkpoint, rank int32) (*outbidv1.Checkpoint, error) {
+	if rank < 0 || rank >= cp.GetShards() {
+		return nil, fieldError("shard", "must be below the checkpoint's number of shards, %d, got %d", cp.GetShards(), rank)
+	}
+	r, err := s.openCheckpoint(ctx, cp.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, manifest.MaxBytes))
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoint %s: %w", cp.GetKey(), err)
+	}
+	m, err := manifest.Parse(data, cp.GetShards())
+	if err != nil {
+		return nil, status.Errorf(codes.DataLoss, "checkpoint %s is damaged: %v", cp.GetKey(), err)
+	}
+	shard := proto.CloneOf(cp)
+	shard.Key, shard.Bytes, shard.Sha256, shard.Crc64Nvme = objects.ShardKey(cp.GetKey(), rank), m.Shards[rank].Bytes, m.Shards[rank].SHA256, ""
+	return shard, nil
 }
 
 func (s *storeService) chooseCheckpoint(t *outbidv1.Trial, req *outbidv1.GetCheckpointRequest) (*outbidv1.Checkpoint, error) {

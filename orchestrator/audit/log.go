@@ -56,6 +56,8 @@ type Log struct {
 	closed sync.Once
 
 	failing             atomic.Bool
+	fileErr             atomic.Pointer[error]
+	fileFailures        atomic.Uint64
 	written, lost       atomic.Uint64
 	unreported, waiting atomic.Int64
 }
@@ -258,18 +260,33 @@ func (l *Log) finish(e entry, line []byte) {
 	l.written.Add(1)
 	l.waiting.Add(-1)
 	close(e.stored)
-	if l.cfg.File == nil {
-		return
-	}
-	if _, err := l.cfg.File.Write(append(line, '\n')); err != nil {
-		l.cfg.Logger.Error("the audit's file cannot be written", "err", err)
+	if l.cfg.File != nil {
+		l.appendToFile(line)
 	}
 }
 
-// Check returns an error if the stream cannot be written now.
+// appendToFile writes a line to the file. The first of several failures is logged.
+func (l *Log) appendToFile(line []byte) {
+	_, err := l.cfg.File.Write(append(line, '\n'))
+	switch {
+	case err == nil:
+		if l.fileErr.Swap(nil) != nil {
+			l.cfg.Logger.Info("the audit's file is written again")
+		}
+		return
+	case l.fileErr.Swap(&err) == nil:
+		l.cfg.Logger.Error("the audit's file cannot be written; records are stored in NATS only", "err", err)
+	}
+	l.fileFailures.Add(1)
+}
+
+// Check returns an error if the stream, or the file, cannot be written now.
 func (l *Log) Check() error {
 	if l.failing.Load() {
 		return errors.New("the audit cannot be stored: NATS takes no records; calls continue")
+	}
+	if err := l.fileErr.Load(); err != nil {
+		return fmt.Errorf("the audit's file cannot be written, and lacks records that NATS has: %w", *err)
 	}
 	return nil
 }

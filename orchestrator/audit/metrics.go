@@ -11,6 +11,9 @@ func (l *Log) Register(registry *prometheus.Registry) error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "outbid_audit_lost_total", Help: "Records of the audit that were lost because too many waited to be stored.",
 		}, func() float64 { return float64(l.lost.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "outbid_audit_file_failures_total", Help: "Records of the audit that could not be written to the file of --audit-log.",
+		}, func() float64 { return float64(l.fileFailures.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "outbid_audit_waiting", Help: "Records of the audit that wait to be stored.",
 		}, func() float64 { return float64(l.waiting.Load()) }),

@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/backup"
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/ledger/archive"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -48,7 +49,7 @@ func natsServer(t testing.TB) *nats.Conn {
 	return nc
 }
 
-// cluster has a ledger with n batches, a snapshot, buckets, keys and objects.
+// cluster has a ledger with n batches, the oldest in the archive, a snapshot, buckets, keys and objects.
 type cluster struct {
 	nc     *nats.Conn
 	ledger *ledger.JetStream
@@ -61,13 +62,16 @@ func newCluster(t testing.TB, n int) *cluster {
 	t.Helper()
 	c := &cluster{nc: natsServer(t)}
 	ctx := t.Context()
-	c.ledger = must[*ledger.JetStream](t)(ledger.OpenJetStream(ctx, c.nc, ledger.Config{SegmentBatches: 40}))
+	store := must[objects.Store](t)(objects.Open(ctx, t.TempDir()))
+	inStore := func(context.Context, string) (archive.Store, error) { return store, nil }
+	c.ledger = must[*ledger.JetStream](t)(ledger.OpenJetStream(ctx, c.nc, ledger.Config{SegmentBatches: 40, OpenStore: inStore}))
 	for i := range n {
 		c.append(t, i)
 		if i == n/2 {
 			check(t, c.ledger.SaveSnapshot(ctx, uint64(i+1), []byte("the state")))
 		}
 	}
+	must[ledger.Archived](t)(c.ledger.Archive(ctx, ledger.ArchiveConfig{Before: begin().Add(time.Hour * 1000)}))
 	js := must[jetstream.JetStream](t)(jetstream.New(c.nc))
 	for _, bucket := range []string{bus.LeaderBucket, "OUTBID_SECRETS"} {
 		kv := must[jetstream.KeyValue](t)(js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.FileStorage}))
@@ -81,7 +85,6 @@ func newCluster(t testing.TB, n int) *cluster {
 	keys := t.TempDir()
 	check(t, os.MkdirAll(filepath.Join(keys, "inner"), 0o700))
 	check(t, os.WriteFile(filepath.Join(keys, "inner", "seed"), []byte("seed"), 0o600))
-	store := must[objects.Store](t)(objects.Open(ctx, t.TempDir()))
 	check(t, store.Put(ctx, "checkpoints/s-1/0/1", strings.NewReader("weights"), 7))
 	c.source = backup.Source{Ledger: c.ledger, NATS: c.nc, Keys: keys, Store: store, Copy: true, Version: "test", Now: begin()}
 	return c

@@ -70,10 +70,11 @@ func (f *File) Restore(ctx context.Context, t Target) error {
 	if err != nil {
 		return err
 	}
-	if _, err := js.Stream(ctx, ledger.DefaultStream); err == nil {
-		return errors.New("this NATS already has a ledger: restore into an empty one")
-	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
+	switch found, err := ledger.Exists(ctx, js); {
+	case err != nil:
 		return err
+	case found:
+		return errors.New("this NATS already has a ledger: restore into an empty one")
 	}
 	// Objects come first: a ledger without its checkpoints would repeat steps.
 	if err := f.restoreObjects(ctx, t.Store); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/ledger/archive"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -218,7 +219,9 @@ func (s *Source) saveObjects(ctx context.Context, w *writer) error {
 	w.m.Copied = s.Copy
 	var all []Object
 	if err := s.Store.List(ctx, "", func(o objects.Info) bool {
-		all = append(all, Object{o.Key, o.Size})
+		if !strings.HasPrefix(o.Key, archive.Folder) { // its batches are saved with the ledger
+			all = append(all, Object{o.Key, o.Size})
+		}
 		return true
 	}); err != nil {
 		return err

@@ -92,9 +92,31 @@ func (q *queryCommands) fetchCheckpoint(ctx context.Context, c *connection, want
 	if err != nil {
 		return nil, err
 	}
-	q.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
-		formatCount(about.GetStep()), formatBytes(about.GetBytes()))
+	if err := c.downloadShards(ctx, want, about, file); err != nil {
+		return nil, err
+	}
+	q.notef("wrote %s: checkpoint of %s/%d at step %s, %s", written(file, about.GetShards()), want.GetSweep(), want.GetTrial(),
+		formatCount(about.GetStep()), formatBytes(about.GetBytes()+about.GetShardBytes()))
 	return about, nil
+}
+
+// downloadShards writes the shards of a checkpoint to files next to its manifest, with the rank as the suffix.
+func (c *connection) downloadShards(ctx context.Context, want *outbidv1.GetCheckpointRequest, about *outbidv1.Checkpoint, file string) error {
+	for rank := range about.GetShards() {
+		shard := &outbidv1.GetCheckpointRequest{Sweep: want.GetSweep(), Trial: want.GetTrial(), Step: &about.Step, Shard: &rank}
+		if _, err := c.download(ctx, shard, fmt.Sprintf("%s.%d", file, rank)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written returns the names of a checkpoint's files.
+func written(file string, shards int32) string {
+	if shards == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s and its shards %s.0 to .%d", file, file, shards-1)
 }
 
 // download writes a checkpoint to a file, atomically and only if its hash matches the ledger.

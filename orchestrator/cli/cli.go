@@ -132,20 +132,22 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	tenants := &tenantCommands{a.client}
 	assistants := &mcpCommand{a.process}
 	audits := &auditCommands{a.client}
+	retained := &retentionCommands{a.client}
+	permissions := &accessCommands{a.client}
 	tokens := &apiTokenCommands{a.client}
 	explains := &explainCommand{client: a.client, edition: a.edition}
 	sims := &simCommands{client: a.client, edition: a.edition}
 	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
 		sweeps.watchCommand(), queries.showCommand(), explains.command(), explains.whatIfCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
-	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
+	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.retryCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
 	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
 	serve, worker := servers.serveCommand(), workers.workerCommand()
 	configs := &configCommands{a.client, map[string]func() error{"serve": servers.checkServe, "worker": workers.checkWorker}}
 	backups := &backupCommands{a.client, a.version}
 	add(groupServer, serve, worker, configs.command(), backups.command(), cluster.nodesCommand(), cluster.doctorCommand(),
 		keys.tokenCommand(tokens.commands()...), keys.tlsCommand(), keys.natsCommand(), tenants.tenantCommand(), tenants.secretCommand(),
-		tenants.usageCommand(), audits.auditCommand())
-	add(groupOther, people.loginCommand(), people.logoutCommand(), people.whoamiCommand())
+		tenants.usageCommand(), retained.retentionCommand(), audits.auditCommand())
+	add(groupOther, people.loginCommand(), people.logoutCommand(), people.whoamiCommand(), permissions.authCommand())
 	add(groupSimulation, sims.simCommand(), sims.replayCommand())
 	if a.edition.Commands != nil {
 		more := a.edition.Commands()

@@ -202,7 +202,11 @@ func (t target) unreachable(detail string) string {
 	if strings.Contains(detail, "tls:") || strings.Contains(detail, "x509:") {
 		return fmt.Sprintf("cannot trust the server at %s: %s (give its authority with --ca FILE)", t.url, lastPart(detail))
 	}
-	if strings.HasPrefix(t.url, "http://") && strings.Contains(detail, "server preface") {
+	preface := strings.Contains(detail, "server preface")
+	if preface && strings.Contains(detail, "use of closed network connection") || strings.Contains(detail, "handshake failed: context deadline") { // gRPC gave up
+		return fmt.Sprintf("the server at %s accepts connections but does not answer: look at its log, and restart it", t.url)
+	}
+	if strings.HasPrefix(t.url, "http://") && preface {
 		return fmt.Sprintf("the server at %s does not accept unencrypted connections: if it is an Outbid server with a certificate, "+
 			"use --server https://%s", t.url, strings.TrimPrefix(t.url, "http://"))
 	}

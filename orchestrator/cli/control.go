@@ -52,7 +52,7 @@ With SWEEP/TRIAL only that trial ends, for good. What it has reported counts, an
 			case err != nil:
 				return err
 			case r.trial != nil || r.best:
-				return sw.stopTrial(cmd.Context(), r, reason, out)
+				return sw.controlTrial(cmd.Context(), r, outbidv1.TrialCommand_TRIAL_COMMAND_STOP, reason, out)
 			case reason != "":
 				return badInput("--reason: works only with a trial, such as %s/0", args[0])
 			}
@@ -64,8 +64,38 @@ With SWEEP/TRIAL only that trial ends, for good. What it has reported counts, an
 	return cmd
 }
 
-// stopTrial ends one trial.
-func (sw *sweepCommands) stopTrial(ctx context.Context, r ref, reason string, out format) error {
+func (sw *sweepCommands) retryCommand() *cobra.Command {
+	var out format
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "retry SWEEP/TRIAL",
+		Short: "Run a failed trial again",
+		Long: `Retry runs a failed trial again, from its newest checkpoint or from the beginning if it has none, until the step that
+its tuner wanted. Its earlier failures no longer count against max_restarts. What it reports counts for the sweep; its
+tuner still regards it as failed, so the trial is not trained beyond that step.
+
+A sweep that is done or has failed continues with it. Resume a stopped sweep first.`,
+		Example:           "  outbid retry digits-1/17\n  outbid retry digits-1/17 --reason 'the disk of node a was full'",
+		Args:              exactArgs("SWEEP/TRIAL"),
+		ValidArgsFunction: sw.completeTrials,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := parseRef(args[0])
+			if err != nil {
+				return err
+			}
+			if r.trial == nil && !r.best {
+				return badInput("%s: must be a trial, such as %s/0", args[0], args[0])
+			}
+			return sw.controlTrial(cmd.Context(), r, outbidv1.TrialCommand_TRIAL_COMMAND_RETRY, reason, out)
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` for those who ask why the trial was retried")
+	return cmd
+}
+
+// controlTrial sends a TrialCommand and prints the trial's state.
+func (sw *sweepCommands) controlTrial(ctx context.Context, r ref, command outbidv1.TrialCommand, reason string, out format) error {
 	c, err := sw.connect()
 	if err != nil {
 		return err
@@ -76,7 +106,7 @@ func (sw *sweepCommands) stopTrial(ctx context.Context, r ref, reason string, ou
 		return err
 	}
 	got, err := c.ControlTrial(ctx, &outbidv1.ControlTrialRequest{
-		Sweep: s.GetId(), Trial: t.GetNumber(), Command: outbidv1.TrialCommand_TRIAL_COMMAND_STOP, Reason: reason,
+		Sweep: s.GetId(), Trial: t.GetNumber(), Command: command, Reason: reason,
 	})
 	if err != nil {
 		return err

@@ -96,14 +96,7 @@ func (k *clusterCommands) checkServer(ctx context.Context) []checkView {
 	defer cancel()
 	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{Thorough: true})
 	if err != nil && unreachableError(err) {
-		_, line := exitMessage(err)
-		if strings.HasPrefix(line, "cannot trust") { // it answers but is not trusted
-			return bad(err, "outbid doctor --ca FILE")
-		}
-		if strings.HasPrefix(line, "what answers") {
-			return bad(err, "outbid doctor --server https://HOST:PORT --ca FILE")
-		}
-		return []checkView{{Name: "server", Detail: "no server answers at " + c.target.url, Fix: "outbid up"}}
+		return bad(err, c.target.fixUnreachable(err))
 	}
 	if errors.Is(err, context.DeadlineExceeded) || isCode(err, codes.DeadlineExceeded) {
 		return []checkView{{
@@ -128,6 +121,23 @@ func (k *clusterCommands) checkServer(ctx context.Context) []checkView {
 		})
 	}
 	return append(checks, k.checkNodes(ctx, c)...)
+}
+
+// fixUnreachable returns what to do about a server that does not answer.
+func (t target) fixUnreachable(err error) string {
+	_, line := exitMessage(err)
+	switch {
+	case strings.HasPrefix(line, "cannot trust"):
+		return "outbid doctor --ca FILE"
+	case strings.Contains(line, "does not accept unencrypted connections"):
+		return "outbid doctor --server https://HOST:PORT --ca FILE"
+	case strings.Contains(line, "accepts connections but does not answer"):
+		return "restart the server; its log has details"
+	case strings.Contains(line, "is starting or a standby"):
+		return "outbid doctor --server URL, with the URL of the leader; if no server leads, check NATS"
+	default:
+		return "outbid up"
+	}
 }
 
 // checkVersion compares the release of a server or worker with this binary's. Builds of one release work together.

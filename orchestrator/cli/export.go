@@ -20,8 +20,9 @@ import (
 // exported has the options of `export`.
 type exported struct {
 	trials, reports, kind string
-	// ledger is the file for the whole ledger of the server with the data directory data.
-	ledger, data string
+	// ledger is the file for the whole ledger of the server with the data directory data and the store, which may be
+	// empty.
+	ledger, data, store string
 	// nats locates the ledger if it is not in data.
 	nats server.NATSConfig
 }
@@ -84,6 +85,7 @@ each batch, which "outbid replay" reads, with the hashes that chain the batches,
 	f.StringVar(&e.data, "data", defaultData, "with --ledger: the server's data `DIR`")
 	f.StringVar(&e.nats.URL, "nats", "", "with --ledger: `URL` of the NATS with the ledger, if it is not in the server's process")
 	f.StringVar(&e.nats.Keys, "keys", "", "with --nats: `DIR` of the cluster's keys (default: DATA/keys)")
+	f.StringVar(&e.store, "store", "", "with --ledger: `STORE` of the server, with the oldest part of the ledger (default: where the server put it)")
 	natsFlags(cmd, &e.nats)
 	complete(cmd, "format", "csv", "parquet")
 	return cmd
@@ -95,9 +97,9 @@ func (rs *resultCommands) exportLedger(ctx context.Context, e exported) error {
 		return badInput("--ledger cannot be combined with --trials, --reports and --format, which are for one sweep")
 	}
 	open := func() (ledger.Ledger, func() error, error) { return rs.openLedger(ctx, e.data) }
-	if e.nats.URL != "" {
+	if e.nats.URL != "" || e.store != "" {
 		open = func() (ledger.Ledger, func() error, error) {
-			return rs.openLedgerOf(ctx, server.LedgerConfig{Data: e.data, NATS: e.nats})
+			return rs.openLedgerOf(ctx, server.LedgerConfig{Data: e.data, Store: e.store, NATS: e.nats})
 		}
 	}
 	l, done, err := open()

@@ -200,6 +200,9 @@ func (f *fakeService) ControlTrial(_ context.Context, req *outbidv1.ControlTrial
 		if t.GetNumber() == req.GetTrial() {
 			after := proto.CloneOf(t)
 			after.State, after.Reason = outbidv1.TrialState_TRIAL_STATE_STOPPED, "asked for by ann: "+req.GetReason()
+			if req.GetCommand() == outbidv1.TrialCommand_TRIAL_COMMAND_RETRY {
+				after.State, after.Reason, after.Retries = outbidv1.TrialState_TRIAL_STATE_QUEUED, "retried, "+after.GetReason(), 1
+			}
 			return &outbidv1.ControlTrialResponse{Trial: after}, nil
 		}
 	}
@@ -347,6 +350,36 @@ func (f *fakeService) GetUsage(_ context.Context, req *outbidv1.GetUsageRequest)
 		Since: req.GetSince(), Until: ago(0), By: req.GetBy(), Currency: "EUR",
 		Rows: []*outbidv1.UsageRow{row(new(3.00028)), row(nil)}, Total: &outbidv1.UsageRow{DeviceSeconds: 10801},
 	}, nil
+}
+
+func (f *fakeService) RunRetention(_ context.Context, req *outbidv1.RunRetentionRequest) (*outbidv1.RunRetentionResponse, error) {
+	f.note(req)
+	old := func(sweep, reason string) *outbidv1.Expired {
+		return &outbidv1.Expired{Tenant: "vision", Sweep: sweep, Ended: ago(0), Retain: "90d", Bytes: 3 << 20, Reason: reason}
+	}
+	resp := &outbidv1.RunRetentionResponse{
+		Expired: []*outbidv1.Expired{old("digits-1", "it is old"), old("digits-2", "it is old")},
+		Kept:    []*outbidv1.Expired{old("digits-3", "it keeps a soup")},
+	}
+	if !req.GetDryRun() {
+		resp.Expired[1].Error = "the store is away"
+	}
+	return resp, nil
+}
+
+// CheckAccess allows everything except deletions.
+func (f *fakeService) CheckAccess(_ context.Context, req *outbidv1.CheckAccessRequest) (*outbidv1.CheckAccessResponse, error) {
+	f.note(req)
+	view := &outbidv1.Permission{Call: "GetSweep", Verb: "get", Resource: "sweeps", Permission: "read", Allowed: true, Reason: "the role viewer"}
+	remove := &outbidv1.Permission{Call: "DeleteSweep", Verb: "delete", Resource: "sweeps", Permission: "write", Reason: "needs the role user"}
+	resp := &outbidv1.CheckAccessResponse{Name: "ann", Tenant: "vision", Role: "viewer", Permissions: []*outbidv1.Permission{view, remove}}
+	switch req.GetVerb() {
+	case "get":
+		resp.Allowed, resp.Permissions = true, resp.GetPermissions()[:1]
+	case "delete":
+		resp.Permissions = resp.GetPermissions()[1:]
+	}
+	return resp, nil
 }
 
 func (f *fakeService) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (

@@ -94,6 +94,8 @@ below are stable: later versions only add fields. NaN and infinities are the str
 	}{
 		{"Prices (`prices`)", pricesView{}},
 		{"Usage (`usage`)", usageView{}},
+		{"What you may do (`auth can-i`)", accessView{}},
+		{"An expired sweep (`retention run`)", expiredView{}},
 		{"A sweep (`ls`, `show SWEEP`, `submit`, `pause`, `resume`, `stop`, `extend`)", sweepView{}},
 		{"A trial (`ls SWEEP`, `show SWEEP/TRIAL`, `best`)", trialView{}},
 		{"A line of `run` and `watch`", updateView{}},

@@ -168,7 +168,7 @@ func TestConfigShowHidesPasswords(t *testing.T) {
 		`{"name":"nats","value":"nats://REDACTED@h:4222","source":"file","where":"` + file + `:2"}`,
 		`{"name":"store","value":"s3://b?secret=REDACTED&endpoint=http://h","source":"file","where":"` + file + `:3"}`,
 		`{"name":"lease","value":"20s","source":"environment","where":"OUTBID_SERVE_LEASE"}`, `{"name":"name","value":"left","source":"flag","where":"--name"}`,
-		`{"name":"policy","value":"themis","source":"default"}`,
+		`{"name":"policy","value":"outbid","source":"default"}`,
 	} {
 		if !strings.Contains(app.out.String(), want+"\n") {
 			t.Errorf("%s is not in\n%s", want, app.out)

@@ -222,6 +222,9 @@ func (q *queryCommands) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
 	add("bracket", fmt.Sprint(v.Bracket))
 	add("resumes", fmt.Sprintf("%d, restarts %d", v.Resumes, v.Restarts))
+	if v.Retries > 0 {
+		add("retries", fmt.Sprint(v.Retries))
+	}
 	if v.NodeLosses > 0 {
 		add("nodes lost", fmt.Sprintf("%d since its last progress", v.NodeLosses))
 	}

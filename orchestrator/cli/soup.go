@@ -233,10 +233,15 @@ func (c *connection) ingredients(ctx context.Context, sweep *outbidv1.Sweep, n i
 			return nil, sources, fmt.Errorf("make room for checkpoints: %w", err)
 		}
 		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: t.GetNumber(), Best: true}
-		if _, err := c.download(ctx, want, file); status.Code(err) == codes.NotFound {
+		about, err := c.download(ctx, want, file)
+		switch {
+		case status.Code(err) == codes.NotFound:
 			continue
-		} else if err != nil {
+		case err != nil:
 			return nil, sources, err
+		case about.GetShards() > 0:
+			return nil, sources, badInput("the checkpoint of %s/%d has %d shards, which cannot be averaged; save whole weights "+
+				"in rank 0", sweep.GetId(), t.GetNumber(), about.GetShards())
 		}
 		s, err := openSource(file)
 		if err != nil {

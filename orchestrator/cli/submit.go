@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/traceparent"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -129,6 +131,14 @@ func (sw *sweepCommands) presenter(ctx context.Context, c *connection, sweep str
 	}
 }
 
+// withTrace adds the span of the program that started this command to a call, if there is one.
+func withTrace(ctx context.Context, parent string) context.Context {
+	if span, err := traceparent.Parse(parent); err == nil {
+		return metadata.AppendToOutgoingContext(ctx, traceparent.Header, span.String())
+	}
+	return ctx
+}
+
 // submit reads a sweep's file and starts it. The caller closes the connection.
 func (sw *sweepCommands) submit(ctx context.Context, name string) (*connection, *outbidv1.Sweep, error) {
 	file, err := sw.readSpec(name)
@@ -141,6 +151,7 @@ func (sw *sweepCommands) submit(ctx context.Context, name string) (*connection, 
 	}
 	file.chooseTuner(ctx, c.target)
 	// The key makes it safe to repeat an interrupted call.
+	ctx = withTrace(ctx, sw.getenv("TRACEPARENT"))
 	req := &outbidv1.SubmitSweepRequest{Spec: file.spec, IdempotencyKey: rand.Text()}
 	got, err := c.SubmitSweep(ctx, req)
 	if unreachableError(err) && ctx.Err() == nil {

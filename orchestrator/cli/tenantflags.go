@@ -33,7 +33,7 @@ func (o *tenantFlags) add(f *pflag.FlagSet) {
 	f.StringVar(o.limits[limits.MaxWeight], limitFlag(limits.MaxWeight), "", "the largest `WEIGHT` that its sweeps may have, or none (default: 1)")
 	for _, l := range limits.Fields() {
 		o.limits[l.Name] = new("")
-		unit := map[limits.Unit]string{limits.Count: "COUNT", limits.Bytes: "BYTES", limits.Rate: "BYTES/S"}[l.Unit]
+		unit := map[limits.Unit]string{limits.Count: "COUNT", limits.Bytes: "BYTES", limits.Rate: "BYTES/S", limits.Age: "TIME"}[l.Unit]
 		f.StringVar(o.limits[l.Name], limitFlag(l.Name), "", fmt.Sprintf("`%s`, or none: %s (default: %s)", unit, l.Help, l.Format(l.Default)))
 	}
 }

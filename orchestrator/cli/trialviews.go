@@ -27,6 +27,7 @@ type trialView struct {
 	Bracket        int32                      `json:"bracket" doc:"bracket of Hyperband or ASHA"`
 	Restarts       int32                      `json:"restarts" doc:"how often its process was started again after a failure"`
 	Resumes        int32                      `json:"resumes" doc:"how often it was paused and continued"`
+	Retries        int32                      `json:"retries" doc:"how often a person retried it after it had failed; its tuner does not know of what it did since"`
 	NodeLosses     int32                      `json:"node_losses" doc:"nodes that were lost while it ran there, since its last progress"`
 	Suspected      bool                       `json:"suspected" doc:"whether it runs alone on a node until it makes progress, because nodes were lost while it ran there"`
 	Node           string                     `json:"node" doc:"node where it runs; empty if it does not run"`
@@ -91,6 +92,7 @@ type checkpointView struct {
 	SHA256 string     `json:"sha256"`
 	Time   *time.Time `json:"time"`
 	Metric *number    `json:"metric"`
+	Shards int32      `json:"shards,omitempty"`
 }
 
 func viewTrial(t *outbidv1.Trial) trialView {
@@ -98,7 +100,7 @@ func viewTrial(t *outbidv1.Trial) trialView {
 		ID: trialID(t), Sweep: t.GetSweep(), Trial: t.GetNumber(), State: trialState(t.GetState()), Reason: t.GetReason(),
 		Config: configOf(t), Step: t.GetStep(), UntilStep: t.GetUntilStep(), MetricStep: t.GetBestStep(),
 		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
-		Resumes: t.GetResumes(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
+		Resumes: t.GetResumes(), Retries: t.GetRetries(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
 		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
 		Attributes: viewAttributes(t.GetAttributes()), Leases: []leaseView{}, Round: viewForkRound(t.GetRound()), Rounds: t.GetRounds(), Merges: viewMerges(t.GetMerges()),
 	}
@@ -144,7 +146,8 @@ func viewMetrics(m map[string]float64) map[string]number {
 
 func viewCheckpoint(c *outbidv1.Checkpoint) checkpointView {
 	v := checkpointView{
-		Key: c.GetKey(), Step: c.GetStep(), Bytes: c.GetBytes(), SHA256: c.GetSha256(), Time: viewTime(c.GetTime()),
+		Key: c.GetKey(), Step: c.GetStep(), Bytes: c.GetBytes() + c.GetShardBytes(), SHA256: c.GetSha256(), Time: viewTime(c.GetTime()),
+		Shards: c.GetShards(),
 	}
 	if c.Metric != nil {
 		v.Metric = new(number(c.GetMetric()))

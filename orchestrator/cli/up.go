@@ -7,10 +7,12 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/server"
@@ -27,6 +29,7 @@ type serverFlags struct {
 	server.Config
 	// policyOptions are NAME=VALUE, agents NAME=COMMAND.
 	policyOptions, agents []string
+	ledgerKeep            string
 }
 
 // commonFlags adds the flags that up and serve share.
@@ -41,6 +44,7 @@ func (sv *serverCommands) commonFlags(cmd *cobra.Command, o *serverFlags) {
 	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/reference/policies.md")
 	agentFlags(cmd, o)
 	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker continues without contact to this server")
+	f.StringVar(&o.ledgerKeep, "ledger-keep", "30d", "`TIME` until the ledger moves to the store")
 	f.BoolVar(&o.AcceptLedgerLoss, "accept-ledger-loss", false, "start although the ledger has lost acknowledged data, and give up that data for good; first "+
 		"stop the workers and copy NATS's files (docs/operate/troubleshoot.md)")
 	f.StringVar(&o.ReadyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
@@ -67,8 +71,22 @@ func (o *serverFlags) parse(flags *pflag.FlagSet) error {
 	if o.Agents, err = agentCommands(o.agents); err != nil {
 		return err
 	}
+	if o.LedgerKeep, err = parseKeep(o.ledgerKeep); err != nil {
+		return badInput("--ledger-keep: %w", err)
+	}
 	o.AnyPort = !flags.Changed("api")
 	return nil
+}
+
+// parseKeep parses how long the ledger is kept in NATS.
+func parseKeep(text string) (time.Duration, error) {
+	switch text {
+	case "":
+		return server.DefaultLedgerKeep, nil
+	case limits.None:
+		return server.KeepLedger, nil
+	}
+	return parseLife(text)
 }
 
 // upGrow is up's default for the option grow. On one machine, trials that can use more devices need not wait minutes

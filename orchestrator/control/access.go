@@ -7,6 +7,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control/merging"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -32,7 +33,7 @@ func (a *Access) MayReach(req *outbidv1.AccessRequest) error {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())
 	}
 	if req.GetWrite() {
-		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, ref.GetLeaseId()) {
+		if maySave(s, t.Held(ref.GetLeaseId()), place, req.GetKey()) {
 			return a.MayKeep(s.ID, req.GetBytes())
 		}
 		return fmt.Errorf("%s: trial %d of %s may not save this checkpoint under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
@@ -40,11 +41,26 @@ func (a *Access) MayReach(req *outbidv1.AccessRequest) error {
 	if f := s.Spec.GetFunction(); f != nil && req.GetKey() == objects.BlobKey(f.GetBlob()) {
 		return nil
 	}
-	named := func(c *outbidv1.Checkpoint) bool { return c.GetKey() == req.GetKey() }
+	key := req.GetKey()
+	if ck, _, ok := objects.ParseShard(key); ok {
+		key = ck.Key()
+	}
+	named := func(c *outbidv1.Checkpoint) bool { return c.GetKey() == key }
 	if t.Start != nil && named(t.Start) || slices.ContainsFunc(t.Checkpoints, named) {
 		return nil
 	}
 	return fmt.Errorf("%s: trial %d of %s does not start from this object", req.GetKey(), t.Number, s.ID)
+}
+
+// maySave reports whether a place of a lease may store an object: the first place checkpoints of this lease, and every
+// place the shards of its ranks.
+func maySave(s *state.Sweep, l *state.Lease, place int, key string) bool {
+	if ck, rank, ok := objects.ParseShard(key); ok {
+		first, count := l.Ranks(spec.PerDevice(s.Spec), place)
+		return ck.Of(s.ID, l.Trial, l.ID) && rank >= first && rank < first+count
+	}
+	ck, ok := objects.ParseCheckpoint(key)
+	return place == 0 && ok && ck.Of(s.ID, l.Trial, l.ID)
 }
 
 // MayKeep returns why a checkpoint of this size may not be stored for a sweep now, or nil if it may. The error is a

@@ -47,6 +47,14 @@ func (c *Commands) StopTrial(ctx context.Context, sweep string, trial int32, rea
 	return err
 }
 
+// RetryTrial runs a failed trial of a sweep again.
+func (c *Commands) RetryTrial(ctx context.Context, sweep string, trial int32, reason, actor string) error {
+	_, err := do(ctx, c.queue, func(done func(struct{}, error)) Input {
+		return RetryTrial{Sweep: sweep, Trial: trial, Reason: reason, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
+	})
+	return err
+}
+
 // Delete removes a sweep that has ended, and returns the time and the user of the deletion. It succeeds for a sweep
 // that was deleted before.
 func (c *Commands) Delete(ctx context.Context, sweep, actor string) (state.Deleted, error) {

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/control/merging"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -36,6 +36,9 @@ type Config struct {
 	// Observe is called with the durations of each step's decisions and append, and its number of reports. It may be
 	// nil.
 	Observe func(Observation)
+	// Changed, if not nil, is called with what a step changed, after its events are in the ledger. The changes are valid
+	// during the call.
+	Changed func(now time.Time, changes []state.Change, o Observation)
 	// AppendPatience is how long one append is retried before the loop ends; 0 means a minute. After a full disk,
 	// JetStream accepts nothing until it is restarted, and readers wait as long as an append does.
 	AppendPatience time.Duration
@@ -43,13 +46,6 @@ type Config struct {
 	Samplers int
 	// SnapshotEvery is the minimum number of events between two snapshots; 0 means 50,000.
 	SnapshotEvery int
-}
-
-// Observation holds the measurements of one step.
-type Observation struct {
-	Inputs, Events, Reports int
-	Merges                  merging.Counts
-	Decide, Append          time.Duration
 }
 
 // History stores every report of a sweep.

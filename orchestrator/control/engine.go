@@ -126,7 +126,7 @@ func (e *engine) beforeFold(event *outbidv1.Event) error {
 			e.rounds.Redecide(event.GetRoundDecided(), e.following)
 		}
 	}
-	if kind.Tuner == state.TunerArchives || kind.Tuner == state.TunerWidens {
+	if kind.Tuner == state.TunerArchives || kind.Tuner == state.TunerWidens || kind.Tuner == state.TunerReturns {
 		if s := e.reopened(event); s != nil {
 			e.tuning.Reopen(s)
 		}
@@ -137,6 +137,9 @@ func (e *engine) beforeFold(event *outbidv1.Event) error {
 // reopened returns the sweep that an event continues though it may have ended, or nil.
 func (e *engine) reopened(event *outbidv1.Event) *state.Sweep {
 	if s := e.st.Sweeps[event.GetSweepExtended().GetSweep()]; s != nil {
+		return s
+	}
+	if s := e.st.Sweeps[event.GetTrialRetried().GetSweep()]; s != nil && s.Done() {
 		return s
 	}
 	s := e.st.Sweeps[event.GetSweepChanged().GetSweep()]

@@ -55,6 +55,19 @@ func (in StopTrial) apply(c *Core) {
 	c.engine.Reply(func() { in.Done(err) })
 }
 
+// A RetryTrial runs a failed trial of a sweep again.
+type RetryTrial struct {
+	Sweep         string
+	Trial         int32
+	Reason, Actor string
+	Done          func(error)
+}
+
+func (in RetryTrial) apply(c *Core) {
+	err := c.sweeps.RetryTrial(in.Sweep, in.Trial, in.Reason, in.Actor)
+	c.engine.Reply(func() { in.Done(err) })
+}
+
 // A Delete removes a sweep that has ended. Its objects, logs and reports are deleted once the event is in the ledger.
 type Delete struct {
 	Sweep, Actor string

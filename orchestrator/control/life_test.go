@@ -50,7 +50,7 @@ type life struct {
 	slow, calm bool
 	// frail nodes cannot start some trials, and their workers may report that.
 	frail bool
-	// meddling people stop single trials and evict nodes.
+	// meddling people stop and retry single trials, and evict nodes.
 	meddling bool
 	deciding func()
 }
@@ -246,7 +246,7 @@ func (l *life) happen() {
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
 	}
 	if l.meddling {
-		happenings["stop a trial"] = l.stopTrial
+		happenings["stop a trial"], happenings["retry a trial"] = l.stopTrial, l.retryTrial
 	}
 	names := slices.Sorted(maps.Keys(happenings))
 	switch name := pick(l, names); {

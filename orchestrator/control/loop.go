@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
@@ -39,6 +40,8 @@ type Loop struct {
 	// attended is when the loop last ran, by the monotonic clock. took describes its last step.
 	attended time.Time
 	took     Observation
+	// stalled is the sum of all stalls in nanoseconds.
+	stalled atomic.Int64
 	// blind reports that a failure of Seen has been logged.
 	blind bool
 	// abandon ends the queue's context leading, because this server no longer leads.
@@ -276,12 +279,13 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	l.took = Observation{
-		Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Changes), Merges: out.Merges,
-		Decide: decided, Append: time.Since(began) - decided,
-	}
+	l.took = Observation{Inputs: len(inputs), Events: len(out.Events), Merges: out.Merges, Decide: decided, Append: time.Since(began) - decided}
+	l.took.count(out.Changes)
 	if l.cfg.Observe != nil {
 		l.cfg.Observe(l.took)
+	}
+	if l.cfg.Changed != nil {
+		l.cfg.Changed(now, out.Changes, l.took)
 	}
 	return out, nil
 }
@@ -303,16 +307,6 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 		}
 	})
 	return longer, func() { stop(); cancel() }
-}
-
-func countReports(changes []state.Change) int {
-	n := 0
-	for i := range changes {
-		if changes[i].Kind.Readers == state.ReadersReport {
-			n++
-		}
-	}
-	return n
 }
 
 func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {

@@ -44,6 +44,8 @@ func TestDeleteOrphans(t *testing.T) {
 		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, leaseID):                0, // of the running fork
 		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.safetensors.outer", id, leaseID+7): 1, // of an outer optimizer
 		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.safetensors.outer", id, leaseID):   0,
+		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.shards.1", id, leaseID+7):          1, // of a save that was not completed
+		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.shards.1", id, leaseID):            0,
 		"checkpoints/other-9/0/000000000003-1.ckpt":                                      0, // of a sweep that is not in the ledger
 		"checkpoints/" + id + "/99/000000000003-1.ckpt":                                  0,
 		"checkpoints/readme":                             0,

@@ -46,6 +46,23 @@ func (r *Reads) Sweep(id string) (*outbidv1.Sweep, error) {
 	return r.views.sweep(v, s), nil
 }
 
+// TraceOf returns the traceparent of a sweep, or "" if it is not traced.
+func (r *Reads) TraceOf(id string) string {
+	if s, err := r.views.load().Sweep(id); err == nil {
+		return s.Sweep().Spec.GetTraceparent()
+	}
+	return ""
+}
+
+// SweepBytes returns the size of a sweep's checkpoints and reports, or 0 if there is no such sweep.
+func (r *Reads) SweepBytes(id string) int64 {
+	s, err := r.views.load().Sweep(id)
+	if err != nil {
+		return 0
+	}
+	return s.Sweep().CheckpointBytes + s.Sweep().ReportBytes
+}
+
 // Deleted lists the sweeps that were deleted, by ID.
 func (r *Reads) Deleted() []state.Deleted { return r.views.load().Deleted() }
 

@@ -18,6 +18,7 @@ func (l *Loop) attend() []Input {
 	if first || gap < stallAfter {
 		return nil
 	}
+	l.stalled.Add(int64(gap))
 	if gap >= stallTold {
 		l.cfg.Logger.Warn("the control loop stalled; every worker is given that much more time before it counts as lost",
 			"for", gap.Round(time.Millisecond), "in_decisions", l.took.Decide.Round(time.Millisecond),
@@ -25,6 +26,9 @@ func (l *Loop) attend() []Input {
 	}
 	return []Input{l.arrivals.all(), LoopStalled{For: gap}}
 }
+
+// Stalled returns the sum of all stalls since the start.
+func (l *Loop) Stalled() time.Duration { return time.Duration(l.stalled.Load()) }
 
 // judge returns the inputs that make the core look for silent nodes. They come last, after everything that had
 // arrived.

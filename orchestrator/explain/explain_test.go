@@ -233,7 +233,7 @@ func TestWhatElseWouldHaveDone(t *testing.T) {
 			"type, or a node that has them must join."},
 		"paused": {facts(func(f *Facts) { f.Sweep.State = outbidv1.SweepState_SWEEP_STATE_PAUSED }), "No other policy or weight would change that; 'outbid resume b-1' continues it."},
 		"pruned": {trial(outbidv1.TrialState_TRIAL_STATE_STOPPED, "", nil), "No other policy or weight would change that, because the tuner decided by the metric and the sweep's limits alone."},
-		"failed": {trial(outbidv1.TrialState_TRIAL_STATE_FAILED, "", nil), "No other policy or weight would change that; 'outbid logs b-1/4' shows what it printed."},
+		"failed": {trial(outbidv1.TrialState_TRIAL_STATE_FAILED, "", nil), "No other policy or weight would change that; 'outbid logs b-1/4' shows what it printed, and 'outbid retry b-1/4' runs it again."},
 	} {
 		if diff := cmp.Diff(c.want, Explain(c.facts).Otherwise); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

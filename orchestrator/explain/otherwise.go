@@ -65,7 +65,11 @@ func (f *Facts) advice(cause Cause) string {
 	case Pruned:
 		return ", because the tuner decided by the metric and the sweep's limits alone"
 	case Failed:
-		return "; 'outbid logs " + f.name() + "' shows what it printed"
+		shows := "; 'outbid logs " + f.name() + "' shows what it printed"
+		if f.Trial != nil {
+			shows += ", and 'outbid retry " + f.name() + "' runs it again"
+		}
+		return shows
 	case Paused:
 		return "; 'outbid resume " + id + "' continues it"
 	case Stopped:
@@ -74,6 +78,9 @@ func (f *Facts) advice(cause Cause) string {
 		}
 		return ", because a person decided it"
 	default:
+		if f.Trial.GetRetries() > 0 {
+			return ", because a person retried it"
+		}
 		return ", because its tuner had it trained to the end"
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -32,6 +34,9 @@ func (f Field) Parse(text string) (int64, error) {
 		}
 		return n, nil
 	}
+	if f.Unit == Age {
+		return f.parseAge(text)
+	}
 	n, err := terms.ParseBytes(text)
 	if err != nil {
 		return 0, fmt.Errorf("%w, or %s", err, None)
@@ -42,6 +47,26 @@ func (f Field) Parse(text string) (int64, error) {
 	return n, nil
 }
 
+// parseAge parses a time in whole seconds; it may end in d for days.
+func (f Field) parseAge(text string) (int64, error) {
+	d, err := time.ParseDuration(text)
+	if days, found := strings.CutSuffix(text, "d"); found {
+		var n int64
+		n, err = strconv.ParseInt(days, 10, 32)
+		d = time.Duration(min(n, maxDays)) * day
+	}
+	if seconds := int64(d / time.Second); err == nil && seconds >= f.Least && d%time.Second == 0 {
+		return seconds, nil
+	}
+	return 0, fmt.Errorf("%q: want a time of at least %s, such as 36h or 90d, or %s", text, f.Format(f.Least), None)
+}
+
+const (
+	day = 24 * time.Hour
+	// maxDays is the longest time in days, a hundred years.
+	maxDays = 36_500
+)
+
 // Format formats the value of a limit for Parse.
 func (f Field) Format(value int64) string {
 	if value == Unlimited {
@@ -49,6 +74,12 @@ func (f Field) Format(value int64) string {
 	}
 	if f.Unit == Count {
 		return strconv.FormatInt(value, 10)
+	}
+	if f.Unit == Age {
+		if d := time.Duration(value) * time.Second; d%day != 0 {
+			return d.String()
+		}
+		return fmt.Sprintf("%dd", value/int64(day/time.Second))
 	}
 	for _, unit := range []struct {
 		name string

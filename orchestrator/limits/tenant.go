@@ -10,6 +10,7 @@ const (
 	Count Unit = ""
 	Bytes Unit = "bytes"
 	Rate  Unit = "bytes/s"
+	Age   Unit = "s"
 )
 
 // Unlimited is the value for no limit.
@@ -30,6 +31,8 @@ type Tenant struct {
 	Samplers int64
 	// CheckpointBytes, BlobBytes and LogBytes are the sizes of its checkpoints, functions and logs.
 	CheckpointBytes, BlobBytes, LogBytes int64
+	// RetainSweeps is how long its sweeps are kept after they end, in seconds.
+	RetainSweeps int64
 	// MaxWeight is the largest weight of its sweeps.
 	MaxWeight float64
 }
@@ -104,6 +107,10 @@ func Fields() []Field {
 		{
 			"log_bytes", Bytes, 256 * mib, 1 * mib, "size of the stored output of its trials",
 			"the oldest output is dropped", func(t *Tenant) *int64 { return &t.LogBytes },
+		},
+		{
+			"retain_sweeps", Age, Unlimited, 60, "how long its sweeps are kept after they end",
+			"the sweep is deleted with its checkpoints, output and reports, unless it keeps a soup", func(t *Tenant) *int64 { return &t.RetainSweeps },
 		},
 	}
 }

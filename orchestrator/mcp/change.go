@@ -184,11 +184,11 @@ func resumeTool() *tool {
 	})
 }
 
-// stoppedView is the answer of stop.
+// stoppedView is the answer of stop and retry.
 type stoppedView struct {
 	answer
 	Sweep sweepView  `json:"sweep" jsonschema:"the sweep after the change"`
-	Trial *trialView `json:"trial,omitempty" jsonschema:"the trial that was stopped"`
+	Trial *trialView `json:"trial,omitempty" jsonschema:"the trial that was stopped or retried"`
 }
 
 func stopTool() *tool {
@@ -226,6 +226,34 @@ func stopTool() *tool {
 			return nil, err
 		}
 		return &stoppedView{Sweep: c.viewSweep(got.GetSweep())}, nil
+	})
+}
+
+func retryTool() *tool {
+	type arguments struct {
+		Sweep  string
+		Trial  *int32
+		Reason string
+	}
+	return define(tool{
+		name: "retry", title: "Retry a failed trial", effect: adds, repeatable: true, runsCode: true,
+		about: "Runs a failed trial again, from its newest checkpoint until the step that its tuner wanted. Its result counts, but its tuner " +
+			"still regards it as failed. A sweep that is done or has failed continues with it.",
+		inputs: []input{sweepInput(), {name: "trial", kind: "integer", most: 1 << 30, required: true, about: "number of the trial"}, {
+			name: "reason", kind: "string", most: 500, about: "why the trial is retried, for its users",
+		}},
+	}, func(ctx context.Context, c *call, in arguments) (*stoppedView, error) {
+		s, err := c.sweep(ctx, in.Sweep)
+		if err != nil {
+			return nil, err
+		}
+		got, err := c.API.ControlTrial(ctx, &outbidv1.ControlTrialRequest{
+			Sweep: s.GetId(), Trial: *in.Trial, Command: outbidv1.TrialCommand_TRIAL_COMMAND_RETRY, Reason: in.Reason,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &stoppedView{Sweep: c.viewSweep(s), Trial: new(viewTrial(got.GetTrial()))}, nil
 	})
 }
 

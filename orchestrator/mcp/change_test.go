@@ -77,6 +77,20 @@ func TestStopEndsOneTrial(t *testing.T) {
 	}
 }
 
+func TestRetryRunsOneTrialAgain(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	session := f.client(t, Config{})
+	got := mustAsk(t, session, "retry", map[string]any{"sweep": "digits", "trial": 1, "reason": "the disk was full"})
+	req := f.got[0].(*outbidv1.ControlTrialRequest)
+	if req.GetSweep() != "digits-2" || req.GetTrial() != 1 || req.GetCommand() != outbidv1.TrialCommand_TRIAL_COMMAND_RETRY || req.GetReason() != "the disk was full" {
+		t.Errorf("the request is %v", req)
+	}
+	if trial, _ := got["trial"].(map[string]any); trial["state"] != "queued" {
+		t.Errorf("the answer is %v", got)
+	}
+}
+
 func TestExtendSendsOnlyWhatWasGiven(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -160,7 +160,9 @@ func (f *fakeAPI) ControlTrial(ctx context.Context, req *outbidv1.ControlTrialRe
 		return nil, err
 	}
 	after := proto.CloneOf(got.GetTrial())
-	after.State = outbidv1.TrialState_TRIAL_STATE_STOPPED
+	if after.State = outbidv1.TrialState_TRIAL_STATE_STOPPED; req.GetCommand() == outbidv1.TrialCommand_TRIAL_COMMAND_RETRY {
+		after.State = outbidv1.TrialState_TRIAL_STATE_QUEUED
+	}
 	return &outbidv1.ControlTrialResponse{Trial: after}, f.begin("ControlTrial", req, true)
 }
 

@@ -45,9 +45,9 @@ func TestToolsTellWhatTheyDo(t *testing.T) {
 	}
 	want := [][]string{
 		{"compare", "explain", "list_sweeps", "list_trials", "preview", "read_logs", "show_server", "show_sweep", "show_trial", "wait_for_sweep"},
-		{"extend", "resume", "submit"},
+		{"extend", "resume", "retry", "submit"},
 		{"pause", "stop"},
-		{"extend", "pause", "resume", "stop"},
+		{"extend", "pause", "resume", "retry", "stop"},
 	}
 	if diff := cmp.Diff(want, [][]string{reading, adding, ending, repeatable}); diff != "" {
 		t.Errorf("reading, adding, ending and repeatable tools (-want +got):\n%s", diff)

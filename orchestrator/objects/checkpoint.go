@@ -23,6 +23,8 @@ const (
 	Safetensors Format = "safetensors"
 	// Opaque is any other format of a program.
 	Opaque Format = "ckpt"
+	// Sharded is the manifest of a checkpoint with shards.
+	Sharded Format = "shards"
 )
 
 // Checkpoint is the information in the key of a checkpoint.
@@ -60,7 +62,7 @@ func ParseCheckpoint(key string) (Checkpoint, bool) {
 	if c.LeaseID, err = strconv.ParseUint(lease, 10, 64); err != nil {
 		return c, false
 	}
-	return c, (c.Format == Safetensors || c.Format == Opaque) && CheckKey(key) == nil && key == c.Key()
+	return c, (c.Format == Safetensors || c.Format == Opaque || c.Format == Sharded) && CheckKey(key) == nil && key == c.Key()
 }
 
 // outerSuffix is the suffix for the key of an outer optimizer's state.
@@ -69,9 +71,27 @@ const outerSuffix = ".outer"
 // OuterKey returns the key of an outer optimizer's state for a checkpoint.
 func OuterKey(checkpoint string) string { return checkpoint + outerSuffix }
 
+// ShardKey returns the key of a checkpoint's shard.
+func ShardKey(checkpoint string, rank int32) string { return fmt.Sprintf("%s.%d", checkpoint, rank) }
+
+// ParseShard parses the key of a shard. It returns false unless ShardKey would return the same.
+func ParseShard(key string) (Checkpoint, int32, bool) {
+	dot := strings.LastIndexByte(key, '.')
+	if dot < 0 {
+		return Checkpoint{}, 0, false
+	}
+	c, ok := ParseCheckpoint(key[:dot])
+	rank, err := strconv.ParseInt(key[dot+1:], 10, 32)
+	ok = ok && c.Format == Sharded && err == nil && rank >= 0 && key == ShardKey(c.Key(), int32(rank))
+	return c, int32(rank), ok
+}
+
 // CheckpointAt returns the checkpoint to which an object belongs: its key is that of the checkpoint, or below it, or
-// that of its outer state.
+// that of its outer state or of a shard.
 func CheckpointAt(key string) (Checkpoint, bool) {
+	if c, _, ok := ParseShard(key); ok {
+		return c, true
+	}
 	parts := strings.SplitN(key, "/", 5)
 	return ParseCheckpoint(strings.TrimSuffix(strings.Join(parts[:min(4, len(parts))], "/"), outerSuffix))
 }

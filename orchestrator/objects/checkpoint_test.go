@@ -20,7 +20,7 @@ func TestACheckpointsKeyIsReadAsItWasWritten(t *testing.T) {
 		want := objects.Checkpoint{
 			Sweep: rapid.StringMatching(`[a-z]{1,5}-[0-9]{1,3}`).Draw(rt, "sweep"), Trial: rapid.Int32Range(0, math.MaxInt32).Draw(rt, "trial"),
 			Step: rapid.Int64Range(0, math.MaxInt64).Draw(rt, "step"), LeaseID: rapid.Uint64().Draw(rt, "lease"),
-			Format: rapid.SampledFrom([]objects.Format{objects.Safetensors, objects.Opaque}).Draw(rt, "format"),
+			Format: rapid.SampledFrom([]objects.Format{objects.Safetensors, objects.Opaque, objects.Sharded}).Draw(rt, "format"),
 		}
 		key := want.Key()
 		got, ok := objects.ParseCheckpoint(key)
@@ -29,6 +29,29 @@ func TestACheckpointsKeyIsReadAsItWasWritten(t *testing.T) {
 			rt.Fatalf("%s is read as %+v, %v and %+v, %v", key, got, ok, part, also)
 		}
 	})
+}
+
+func TestAShardsKeyIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	of := objects.Checkpoint{Sweep: "s-1", Trial: 3, Step: 27, LeaseID: 9, Format: objects.Sharded}
+	key := objects.ShardKey(of.Key(), 12)
+	if key != "checkpoints/s-1/3/000000000027-9.shards.12" {
+		t.Errorf("its key is %s, which others have in their stores otherwise", key)
+	}
+	got, rank, ok := objects.ParseShard(key)
+	whole, also := objects.CheckpointAt(key)
+	if !ok || !also || got != of || whole != of || rank != 12 {
+		t.Errorf("%s is read as %+v, %d, %v and %+v, %v", key, got, rank, ok, whole, also)
+	}
+	of.Format = objects.Safetensors
+	for _, bad := range []string{
+		of.Key(), objects.ShardKey(of.Key(), 1), key + ".1", strings.Replace(key, ".12", ".012", 1), strings.Replace(key, ".12", ".-1", 1),
+		strings.Replace(key, ".12", "", 1), "x", "",
+	} {
+		if c, rank, ok := objects.ParseShard(bad); ok {
+			t.Errorf("%s is read as %+v, %d", bad, c, rank)
+		}
+	}
 }
 
 func TestWhatIsNoCheckpointsKey(t *testing.T) {

@@ -24,20 +24,17 @@ func PutFile(ctx context.Context, s Access, key, path string) (size int64, sums 
 		return 0, checksum.Sums{}, fmt.Errorf("store %s: %w", key, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if size, sums, err = hashFile(ctx, f); err != nil {
-		return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
-	}
+	taken := false
 	if d, ok := s.(*Dir); ok {
-		taken, err := d.takeFile(ctx, key, f)
-		if err != nil {
-			return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
-		}
-		if taken {
-			return size, sums, nil
-		}
+		size, sums, taken, err = d.putFile(ctx, key, f)
+	} else {
+		size, sums, err = putHashed(ctx, s, key, f)
 	}
-	if err := s.Put(ctx, key, f, size); err != nil {
+	if err != nil {
 		return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
+	}
+	if taken {
+		return size, sums, nil
 	}
 	if err := removeSame(f, path); err != nil {
 		return 0, checksum.Sums{}, fmt.Errorf("store file %s: remove it afterwards: %w", path, err)
@@ -61,21 +58,64 @@ func removeSame(f *os.File, path string) error {
 	return err
 }
 
-// hashFile returns the file's size and sums. It rewinds f.
-func hashFile(ctx context.Context, f *os.File) (int64, checksum.Sums, error) {
-	info, err := f.Stat()
+// putHashed stores a file, and computes its sums at the same time. If one of the two fails, the other is ended.
+func putHashed(ctx context.Context, s Access, key string, f *os.File) (int64, checksum.Sums, error) {
+	size, err := regularSize(f)
 	if err != nil {
 		return 0, checksum.Sums{}, err
 	}
-	if !info.Mode().IsRegular() {
-		return 0, checksum.Sums{}, fmt.Errorf("%s is not a regular file", f.Name())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var sums checksum.Sums
+	hashed := make(chan error, 1)
+	go func() {
+		var err error
+		if _, sums, err = hashFile(ctx, f); err != nil {
+			cancel()
+		}
+		hashed <- err
+	}()
+	err = s.Put(ctx, key, f, size)
+	if err != nil {
+		cancel()
+	}
+	if hashErr := <-hashed; err == nil || hashErr != nil && !errors.Is(hashErr, context.Canceled) {
+		err = hashErr
+	}
+	return size, sums, err
+}
+
+// hashFile returns the file's size and sums. It does not move the offset of f.
+func hashFile(ctx context.Context, f *os.File) (int64, checksum.Sums, error) {
+	size, err := regularSize(f)
+	if err != nil {
+		return 0, checksum.Sums{}, err
 	}
 	h := checksum.New()
-	size, err := io.Copy(h, &exactReader{ctx: ctx, r: f, left: info.Size()})
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
+	_, err = io.Copy(h, &exactReader{ctx: ctx, r: io.NewSectionReader(f, 0, size), left: size})
 	return size, h.Sums(), err
+}
+
+func regularSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", f.Name())
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// putFile stores a file. It reports whether it took the file itself, or else a copy.
+func (d *Dir) putFile(ctx context.Context, key string, f *os.File) (size int64, sums checksum.Sums, taken bool, err error) {
+	if size, sums, err = hashFile(ctx, f); err != nil {
+		return 0, checksum.Sums{}, false, err
+	}
+	if taken, err = d.takeFile(ctx, key, f); err == nil && !taken {
+		err = d.Put(ctx, key, f, size)
+	}
+	return size, sums, taken, err
 }
 
 // takeFile renames the file into the store and returns true, or false if it is on another file system.

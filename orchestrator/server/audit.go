@@ -69,9 +69,10 @@ func (r recorder) edits(changes []api.TokenChange) {
 
 // checkAudit reports whether the audit is stored.
 func (s *Server) checkAudit() *outbidv1.Check {
-	check := &outbidv1.Check{Name: "audit", Ok: true}
+	check := &outbidv1.Check{Name: "audit", Ok: true, Detail: "all records are stored"}
 	if err := s.audit.Check(); err != nil {
 		check.Ok, check.Detail = false, err.Error()
+		check.Fix = "free space for NATS, or for the file of --audit-log; the server then continues by itself"
 	}
 	return check
 }

@@ -18,10 +18,9 @@ import (
 
 // BackupConfig locates a cluster to save or to restore.
 type BackupConfig struct {
-	// LedgerConfig locates the ledger: that of a running server, or in a data directory.
+	// LedgerConfig locates the ledger: that of a running server, or in a data directory. Its Store has also the
+	// checkpoints; by default Data/store if that exists.
 	LedgerConfig
-	// Store locates checkpoints; by default Data/store if that exists.
-	Store string
 	// Copy saves the store's objects, and not only their keys.
 	Copy bool
 	// WithoutKeys leaves out the cluster's keys.
@@ -67,7 +66,7 @@ func SaveBackup(ctx context.Context, out io.Writer, cfg BackupConfig) (m *backup
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	l, err := ledger.OpenJetStream(ctx, nc, ledger.Config{Logger: cfg.Logger, MustExist: true})
+	l, err := ledger.OpenJetStream(ctx, nc, cfg.reading())
 	if err == nil {
 		err = acceptGivenUp(ctx, nc, l)
 	}

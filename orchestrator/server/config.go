@@ -75,6 +75,9 @@ type Config struct {
 	Agents map[string][]string
 	// AgentTimeout is how long a program may take to bid in a round; by default half a second.
 	AgentTimeout time.Duration
+	// LedgerKeep is how long the ledger stays in NATS before it moves to the store; by default DefaultLedgerKeep, at
+	// least MinLedgerKeep, or KeepLedger.
+	LedgerKeep time.Duration
 	// Lease is how long a worker continues without contact to this server; by default DefaultLease, at least MinLease.
 	Lease time.Duration
 	// ReadyFile, if set, is a file to write once the server is ready, with the same content as Data/server.json.
@@ -119,6 +122,8 @@ func (c Config) filled() (Config, error) {
 	switch {
 	case c.Lease < MinLease:
 		return c, badValue("Lease", c.Lease.String(), "must be at least %s, or short interruptions would end trials", MinLease)
+	case c.LedgerKeep != KeepLedger && c.LedgerKeep < MinLedgerKeep:
+		return c, badValue("LedgerKeep", c.LedgerKeep.String(), "must be at least %s", MinLedgerKeep)
 	case c.Samplers < 1:
 		return c, badValue("Samplers", strconv.Itoa(c.Samplers), "want 1 or more")
 	case c.Standby && c.NATS.URL == "":
@@ -171,6 +176,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
+	}
+	if c.LedgerKeep == 0 {
+		c.LedgerKeep = DefaultLedgerKeep
 	}
 	if c.Samplers == 0 {
 		c.Samplers = DefaultSamplers

@@ -33,7 +33,7 @@ func (ld *leadership) followLedger(ctx context.Context, give func(error)) (stop 
 }
 
 func (ld *leadership) follow(ctx context.Context) (err error) {
-	record, err := ledger.OpenJetStream(ctx, ld.nc, ledger.Config{Replicas: ld.cfg.NATS.Replicas, Logger: ld.log})
+	record, err := ledger.OpenJetStream(ctx, ld.nc, ledger.Config{Replicas: ld.cfg.NATS.Replicas, Logger: ld.log, OpenStore: ld.openArchive})
 	if err == nil {
 		err = acceptGivenUp(ctx, ld.nc, record)
 	}

@@ -22,7 +22,7 @@ type health struct {
 	started          time.Time
 	nc               *nats.Conn
 	store            objects.Store
-	// lines are checks of other parts.
+	// lines are checks of other parts; nil for a check that does not apply.
 	lines []func() *outbidv1.Check
 
 	mu     sync.Mutex
@@ -55,6 +55,27 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 	resp := &outbidv1.GetServerInfoResponse{
 		Version: h.version, Nats: h.natsURL, Store: h.store.String(), Started: timestamppb.New(h.started),
 	}
+	for _, c := range h.current() {
+		resp.Checks = append(resp.Checks, proto.CloneOf(c))
+	}
+	for _, line := range h.lines {
+		if c := line(); c != nil {
+			resp.Checks = append(resp.Checks, c)
+		}
+	}
+	return resp
+}
+
+// natsAnswers reports whether NATS answers now.
+func (h *health) natsAnswers() bool {
+	h.mu.Lock()
+	h.at = time.Time{}
+	h.mu.Unlock()
+	return slices.ContainsFunc(h.current(), func(c *outbidv1.Check) bool { return c.GetName() == natsCheck && c.GetOk() })
+}
+
+// current returns the checks of NATS, the store and devices, which must not be changed.
+func (h *health) current() []*outbidv1.Check {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.at) > healthFresh {
@@ -69,21 +90,30 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 		}
 		h.at = time.Now()
 	}
-	for _, c := range h.checks {
-		resp.Checks = append(resp.Checks, proto.CloneOf(c))
-	}
-	for _, line := range h.lines {
-		resp.Checks = append(resp.Checks, line())
-	}
-	return resp
+	return h.checks
 }
 
-func (h *health) checkNATS() *outbidv1.Check {
-	c := &outbidv1.Check{Name: "nats"}
+// within calls f and returns context.DeadlineExceeded if it takes longer than healthTimeout. A client of NATS that
+// connects again blocks for longer than its context, and so may a file system.
+func within(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const natsCheck = "nats"
+
+func (h *health) checkNATS() *outbidv1.Check {
+	c := &outbidv1.Check{Name: natsCheck}
 	began := time.Now()
-	if err := h.nc.FlushWithContext(ctx); err != nil {
+	if err := within(h.nc.FlushWithContext); err != nil {
 		c.Detail = fmt.Sprintf("%s does not answer: %v", h.natsURL, err)
 		c.Fix = "restart NATS; the server then continues by itself"
 		return c
@@ -95,10 +125,8 @@ func (h *health) checkNATS() *outbidv1.Check {
 
 func (h *health) checkStore() *outbidv1.Check {
 	c := &outbidv1.Check{Name: "store"}
-	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
-	defer cancel()
-	if err := h.store.Check(ctx); err != nil {
-		c.Detail = err.Error()
+	if err := within(h.store.Check); err != nil {
+		c.Detail = "the store cannot be used: " + err.Error()
 		c.Fix = "free space in " + h.store.String() + ", or restore it; trials wait and then continue by themselves"
 		return c
 	}

@@ -16,7 +16,8 @@ import (
 // leadership is the lead of a server among the servers of its NATS.
 type leadership struct {
 	*natsLink
-	lead *bus.Leadership
+	lead        *bus.Leadership
+	openArchive storeOpener
 	// leading is lead for concurrent readers while the server opens.
 	leading atomic.Pointer[bus.Leadership]
 }
@@ -123,6 +124,14 @@ func (ld *leadership) leads() bool {
 	default:
 		return true
 	}
+}
+
+// term returns the term of this process's lead, or 0 if it never led.
+func (ld *leadership) term() float64 {
+	if lead := ld.leading.Load(); lead != nil {
+		return float64(lead.Term())
+	}
+	return 0
 }
 
 // isDeadLocalProcess reports whether a leader was a process of this machine that no longer exists.

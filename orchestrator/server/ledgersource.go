@@ -17,10 +17,17 @@ import (
 type LedgerConfig struct {
 	// Data is that server's data directory.
 	Data string
+	// Store locates the archive of the ledger; by default where its server recorded it.
+	Store string
 	// NATS locates the ledger if it is not in Data. Its Keys are by default those of Data.
 	NATS NATSConfig
 	// Logger receives log messages.
 	Logger *slog.Logger
+}
+
+// reading returns the configuration of a ledger that is only read.
+func (cfg LedgerConfig) reading() ledger.Config {
+	return ledger.Config{Logger: cfg.Logger, MustExist: true, OpenStore: findArchive(cfg.Data, cfg.Store)}
 }
 
 // OpenLedger opens the ledger of a server for reading; done closes it. It reads the ledger of a running server through
@@ -30,7 +37,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (l ledger.Ledger, done fu
 		if cfg.NATS.Keys == "" {
 			cfg.NATS.Keys = KeysDir(cfg.Data)
 		}
-		return openLedgerNATS(ctx, cfg.NATS, cfg.Logger)
+		return openLedgerNATS(ctx, cfg)
 	}
 	file, running, err := ReadFile(cfg.Data)
 	if err != nil {
@@ -38,7 +45,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (l ledger.Ledger, done fu
 	}
 	if running {
 		cfg.NATS.URL, cfg.NATS.Keys = file.NATS, file.Keys
-		return openLedgerNATS(ctx, cfg.NATS, cfg.Logger)
+		return openLedgerNATS(ctx, cfg)
 	}
 	return openLedgerDir(ctx, cfg)
 }
@@ -59,7 +66,8 @@ func openLedgerDir(ctx context.Context, cfg LedgerConfig) (ledger.Ledger, func()
 	if err != nil {
 		return nil, nil, badValue("Data", dir, "%w", err)
 	}
-	l, done, err := readLedger(ctx, NATSConfig{}, who, embedded, cfg.Logger)
+	cfg.NATS = NATSConfig{}
+	l, done, err := readLedger(ctx, cfg, who, embedded)
 	if err != nil {
 		return nil, nil, errors.Join(err, embedded.Close())
 	}
@@ -67,22 +75,20 @@ func openLedgerDir(ctx context.Context, cfg LedgerConfig) (ledger.Ledger, func()
 }
 
 // openLedgerNATS opens the ledger in a running NATS, which a server may use at the same time.
-func openLedgerNATS(ctx context.Context, nats NATSConfig, log *slog.Logger) (ledger.Ledger, func() error, error) {
-	_, who, err := readKeys(nats.Keys)
+func openLedgerNATS(ctx context.Context, cfg LedgerConfig) (ledger.Ledger, func() error, error) {
+	_, who, err := readKeys(cfg.NATS.Keys)
 	if err != nil {
 		return nil, nil, badField("NATS.Keys", "%w", err)
 	}
-	return readLedger(ctx, nats, who, nil, log)
+	return readLedger(ctx, cfg, who, nil)
 }
 
-func readLedger(ctx context.Context, nats NATSConfig, who *identity.Credentials, embedded *bus.Server, log *slog.Logger) (
-	ledger.Ledger, func() error, error,
-) {
-	nc, err := nats.connect(ctx, who, embedded, "outbid reads the ledger", log)
+func readLedger(ctx context.Context, cfg LedgerConfig, who *identity.Credentials, embedded *bus.Server) (ledger.Ledger, func() error, error) {
+	nc, err := cfg.NATS.connect(ctx, who, embedded, "outbid reads the ledger", cfg.Logger)
 	if err != nil {
 		return nil, nil, unreachable(err)
 	}
-	l, err := ledger.OpenJetStream(ctx, nc, ledger.Config{Logger: log, MustExist: true})
+	l, err := ledger.OpenJetStream(ctx, nc, cfg.reading())
 	if err == nil {
 		err = acceptGivenUp(ctx, nc, l)
 	}

@@ -6,8 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/outbid-dev/outbid/orchestrator/control"
 )
 
 // registerOwn adds the metrics of this process, whether it leads or not.
@@ -20,6 +18,9 @@ func (s *Server) registerOwn() error {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "outbid_ready", Help: "1 if this server accepts commands: it leads and has restored its state.",
 		}, func() float64 { return zeroOrOne(s.ready.Load() && s.leads()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "outbid_leader_term", Help: "How often a server became the leader when this one did; 0 if it never led.",
+		}, s.term),
 	}
 	if s.cert != nil {
 		own = append(own, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -55,46 +56,11 @@ func (s *Server) registerLoop() error {
 			Name: "outbid_step_age_seconds",
 			Help: "How long ago the control loop's current step began, its append to the ledger included; 0 between two steps.",
 		}, func() float64 { return s.loop.StepAge(time.Now()).Seconds() }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "outbid_stalled_seconds_total", Help: "Seconds in which the control loop finished no step, in stalls of at least a second.",
+		}, func() float64 { return s.loop.Stalled().Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "outbid_ledger_damaged", Help: "1 if the last check of the whole ledger found damage.",
 		}, func() float64 { return zeroOrOne(s.scrub.damaged()) }),
 	)
-}
-
-// observeLoop adds metrics of the control loop's steps, and returns the loop's observer.
-func (s *Server) observeLoop() (func(control.Observation), error) {
-	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
-	decide := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "outbid_decide_seconds", Help: "How long a step of the control loop took to decide.", Buckets: buckets,
-	})
-	store := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "outbid_append_seconds", Help: "How long the ledger took to make a step durable.", Buckets: buckets,
-	})
-	events := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "outbid_events_total", Help: "Events appended to the ledger by this process.",
-	})
-	reports := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "outbid_reports_total", Help: "Reports appended to the ledger by this process.",
-	})
-	merges := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbid_merges_total", Help: "Fork slots that were averaged, and averages that were compared with the best fork: kept or dropped.",
-	}, []string{"what"})
-	for _, what := range []string{"averaged", "kept", "dropped"} {
-		merges.WithLabelValues(what)
-	}
-	if err := s.register(decide, store, events, reports, merges); err != nil {
-		return nil, err
-	}
-	return func(o control.Observation) {
-		if o.Events == 0 {
-			return
-		}
-		decide.Observe(o.Decide.Seconds())
-		store.Observe(o.Append.Seconds())
-		events.Add(float64(o.Events))
-		reports.Add(float64(o.Reports))
-		merges.WithLabelValues("averaged").Add(float64(o.Merges.Averaged))
-		merges.WithLabelValues("kept").Add(float64(o.Merges.Kept))
-		merges.WithLabelValues("dropped").Add(float64(o.Merges.Dropped))
-	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/api"
@@ -138,6 +139,16 @@ func (c *operatorFiles) watch(ctx context.Context, newLimits func()) error {
 	}
 }
 
+// watchDuring reads changed files too while wait runs: a standby answers with the certificate and checks tokens.
+func (c *operatorFiles) watchDuring(ctx context.Context, wait func(context.Context) error) error {
+	waiting, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = c.watch(waiting, func() {}) })
+	defer watching.Wait()
+	defer cancel()
+	return wait(ctx)
+}
+
 func (c *operatorFiles) report(kind string) {
 	if c.reloaded != nil {
 		c.reloaded(kind)
@@ -171,6 +182,21 @@ func (c *operatorFiles) logCertState(said certTime) certTime {
 		c.log.Warn("the certificate expires soon", "end", c.cert.Expires(), "fix", "outbid tls new")
 	}
 	return now
+}
+
+// checkCertificate returns the doctor's check of the certificate, or nil without one.
+func (c *operatorFiles) checkCertificate() *outbidv1.Check {
+	if c.cert == nil {
+		return nil
+	}
+	end := c.cert.Expires()
+	check := &outbidv1.Check{
+		Name: "certificate", Ok: end.Sub(c.now()) >= certWarning, Detail: "the server's certificate ends on " + end.Local().Format(time.DateTime),
+	}
+	if !check.GetOk() {
+		check.Fix = "outbid tls new, with the directory of the certificate; a running server reads the new one"
+	}
+	return check
 }
 
 // reloaded remembers a file's last error.

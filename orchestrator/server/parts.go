@@ -11,6 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -38,7 +39,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(s.logs.Close)
-	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.cfg.NATS.Replicas, Logger: s.log})
+	record, err := ledger.OpenJetStream(ctx, s.nc, s.cfg.ledger(s.archiveStore))
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return s.damaged(err)
 	}
 	s.scrub = newLedgerScrub(record, s.guard.lost, s.log)
-	s.health.lines = []func() *outbidv1.Check{reports.check, s.scrub.check, s.checkAudit}
+	s.health.lines = []func() *outbidv1.Check{s.storage.check, reports.check, s.scrub.check, s.checkAudit, s.checkCertificate}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			MaxPayload: s.maxPayload,
@@ -82,12 +83,13 @@ func (s *Server) openLoop(ctx context.Context) error {
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
 		Send:   s.members.send,
-		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Seen: reports.end.record,
+		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Changed: sweepSpans{s.tracer}.follower(), Seen: reports.end.record,
 	})
 	if err != nil {
 		return s.damaged(err)
 	}
 	s.usage = usage.Open(usage.Config{File: filepath.Join(s.cfg.Data, "usage"), Ledger: s.loop.Ledger, Now: s.loop.Now, Log: s.log})
+	s.retention = newRetention(s)
 	if err := s.registerLoop(); err != nil {
 		return err
 	}
@@ -104,6 +106,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 
 // start runs the parts; the group stops them in reverse order.
 func (s *Server) start(ctx context.Context) {
+	s.traces.find.Store(new(s.loop.TraceOf))
 	s.group.start(ctx, "control loop", s.runLoop)
 	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
 	s.group.start(ctx, "secrets of tenants", s.vault.Follow)
@@ -118,10 +121,14 @@ func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "API", s.api.Serve)
 	s.group.start(ctx, "mark of the ledger's end", s.guard.keepMark)
 	s.group.start(ctx, "scrub of the ledger", s.scrub.run)
+	if s.cfg.LedgerKeep > 0 {
+		s.group.start(ctx, "archive of the ledger", newLedgerArchiver(&s.cfg, s.record, s.loop.Now).run)
+	}
 	s.group.start(ctx, "store", s.awaitStore)
 	s.group.start(ctx, "functions", s.tidyStore)
 	s.group.start(ctx, "usage", s.usage.Follow)
 	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
+	s.group.start(ctx, "retention", s.retention.Run)
 	if s.tokens != nil || s.cert != nil || s.limits != nil || s.prices != nil || s.cfg.Reload != nil {
 		s.group.start(ctx, "secrets", func(ctx context.Context) error {
 			return s.operatorFiles.watch(ctx, func() { s.reserveLogs(ctx) })
@@ -136,7 +143,31 @@ func (s *Server) start(ctx context.Context) {
 // differences, because the store's clock determines an object's age.
 const orphanAge = time.Hour
 
-// runLoop runs control, passes uplinks to it, and collects garbage in the store once.
+// orphanEvery is the time between two garbage collections in the store. Saves of gangs that lost a process leave shards
+// behind.
+const orphanEvery = 6 * time.Hour
+
+// collectGarbage removes objects that no ledger entry names from the store, now and repeatedly until ctx ends.
+func collectGarbage(ctx context.Context, loop *control.Loop, store objects.Store, log *slog.Logger) {
+	again := time.NewTicker(orphanEvery)
+	defer again.Stop()
+	for {
+		n, err := loop.DeleteOrphans(ctx, store, time.Now().Add(-orphanAge))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log.Warn("the store's garbage collection failed", "err", err)
+		case n > 0:
+			log.Info("removing checkpoints that a crash left behind", "count", n)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// runLoop runs control, passes uplinks to it, and collects garbage in the store.
 func (s *Server) runLoop(ctx context.Context) error {
 	uplinks, err := bus.SubscribeUplinks(s.nc, s.members.check, func(up *outbidv1.Uplink) {
 		s.members.checkExpiry(up)
@@ -150,17 +181,13 @@ func (s *Server) runLoop(ctx context.Context) error {
 		return errors.Join(err, uplinks.Stop())
 	}
 	var tidy sync.WaitGroup
+	tidying, stopTidying := context.WithCancel(ctx)
 	tidy.Go(func() {
-		s.tidyUploads(ctx)
-		n, err := s.loop.DeleteOrphans(ctx, s.store, time.Now().Add(-orphanAge))
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.log.Warn("the store's garbage collection failed", "err", err)
-		case n > 0:
-			s.log.Info("removing checkpoints that a crash left behind", "count", n)
-		}
+		s.tidyUploads(tidying)
+		collectGarbage(tidying, s.loop, s.store, s.log)
 	})
 	err = s.loop.Run(ctx)
+	stopTidying()
 	// Another server may lead by now, so this one's view of leases is out of date, and the store may be unavailable for
 	// long.
 	stopped := errors.Join(answers.Stop(), uplinks.Stop())

@@ -220,7 +220,9 @@ func (s *Server) verify(ctx context.Context) {
 		sweeps = append(sweeps, sweep.GetId())
 	}
 	s.reports.verify(ctx, sweeps)
-	s.scrub.now(ctx)
+	if s.health.natsAnswers() { // otherwise the doctor would wait for its timeout, and not say why
+		s.scrub.now(ctx)
+	}
 }
 
 // verify reads the files of sweeps, and rebuilds damaged ones. It stops when ctx ends; the next call verifies the other

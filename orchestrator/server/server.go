@@ -27,7 +27,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/retention"
 	"github.com/outbid-dev/outbid/orchestrator/secrets"
+	"github.com/outbid-dev/outbid/orchestrator/tracing"
 	"github.com/outbid-dev/outbid/orchestrator/usage"
 )
 
@@ -41,22 +43,24 @@ type Server struct {
 	leadership
 	operatorFiles
 	storeAccess
-	members  *members
-	logs     *bus.Logs
-	loop     *control.Loop
-	reports  *reportLog
-	record   ledger.Ledger
-	usage    *usage.Book
-	guard    *ledgerGuard
-	scrub    *ledgerScrub
-	agents   *agents.Pool
-	vault    *secrets.Vault
-	audit    *audit.Log
-	accounts *accounts.Store
-	api      *api.Server
-	health   *health
-	registry *prometheus.Registry
-	storage  *storageMetrics
+	members *members
+	logs    *bus.Logs
+	loop    *control.Loop
+	reports *reportLog
+	record  *ledger.JetStream
+	usage   *usage.Book
+	// retention deletes expired sweeps.
+	retention *retention.Keeper
+	guard     *ledgerGuard
+	scrub     *ledgerScrub
+	agents    *agents.Pool
+	vault     *secrets.Vault
+	audit     *audit.Log
+	accounts  *accounts.Store
+	api       *api.Server
+	health    *health
+	registry  *prometheus.Registry
+	storage   *storageMetrics
 	// room records whether there is room for new sweeps.
 	room room
 	// label marks the leader's pod, or is nil.
@@ -64,6 +68,9 @@ type Server struct {
 	// ready is set once the server accepts commands.
 	ready atomic.Bool
 	group *group
+	// tracer exports spans, or is nil.
+	tracer *tracing.Tracer
+	traces traces
 }
 
 // closers release what was opened, in reverse order.
@@ -89,9 +96,10 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, closers: &closers{}, group: newGroup(), registry: prometheus.NewRegistry()}
+	s := &Server{cfg: cfg, closers: &closers{}, group: newGroup(), registry: prometheus.NewRegistry()}
+	s.log = tracing.WithTraceIDs(cfg.Logger, s.traces.of)
 	s.natsLink = &natsLink{closers: s.closers, cfg: &s.cfg, log: s.log}
-	s.leadership.natsLink = s.natsLink
+	s.leadership.natsLink, s.leadership.openArchive = s.natsLink, s.archiveStore
 	s.operatorFiles = operatorFiles{log: s.log, now: cfg.Now, reload: cfg.Reload}
 	s.storeAccess.log = s.log
 	if err := s.open(ctx); err != nil {
@@ -133,6 +141,7 @@ func (s *Server) open(ctx context.Context) error {
 		return badField("Data", "%w", trimOp(err))
 	}
 	var err error
+	s.tracer = openTracer(ctx, s.closers, tracing.Service{Name: "outbid-server", Instance: s.cfg.Name, Version: s.cfg.Version, Logger: s.log})
 	if s.keys, err = identity.MakeKeys(s.cfg.NATS.Keys); err != nil {
 		return badField("NATS.Keys", "%w", err)
 	}
@@ -156,10 +165,11 @@ func (s *Server) open(ctx context.Context) error {
 		base = "https://"
 	}
 	base += listener.Addr().String()
+	awaitLead := func(ctx context.Context) error { return s.watchDuring(ctx, s.takeLead) }
 	for _, step := range []struct {
 		waitsFor string
 		run      func(context.Context) error
-	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the audit", s.openAudit}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the API tokens", s.openAccounts}, {"the ledger", s.openLoop}} {
+	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", awaitLead}, {"the audit", s.openAudit}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the API tokens", s.openAccounts}, {"the ledger", s.openLoop}} {
 		notReady.waitFor(step.waitsFor)
 		if err := step.run(ctx); err != nil {
 			return errors.Join(err, notReady.leave(), listener.Close())
@@ -227,7 +237,7 @@ func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
 		Tokens: s.tokens, SignIn: s.signIn, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault,
-		Audit: s.audit, Accounts: s.accounts, Usage: s.usage, Prices: s.prices, Verify: s.verify,
+		Audit: s.audit, Accounts: s.accounts, Traces: s.tracer, Usage: s.usage, Prices: s.prices, Verify: s.verify, Retention: s.retention,
 		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
 		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})

@@ -45,6 +45,8 @@ func openStandby(l net.Listener, certs *tls.Config, metrics http.Handler) *stand
 	go func() {
 		inner := net.Listener(p.door)
 		if certs != nil {
+			certs = certs.Clone()
+			certs.NextProtos = []string{"h2", "http/1.1"} // without them clients of gRPC do not connect
 			inner = tls.NewListener(inner, certs)
 		}
 		p.ended <- p.http.Serve(inner)

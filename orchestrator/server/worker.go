@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
+	"github.com/outbid-dev/outbid/orchestrator/tracing"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/claim"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -171,12 +172,15 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	if err := o.Trials.checkSecrets(o.secrets); err != nil {
 		return err
 	}
+	opened := &closers{}
+	tracer := openTracer(ctx, opened, tracing.Service{Name: "outbid-worker", Instance: o.Name, Version: p.version, Logger: log})
+	defer func() { err = errors.Join(err, opened.close()) }()
 	return worker.Run(ctx, worker.Config{
 		Node: o.Name, Machine: machine, Share: share, Waits: p.lacks, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
 		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
 		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, NoDiskHold: o.Trials.NoDiskHold, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
-		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Version: p.version, Labels: o.Labels, Logger: log,
+		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Version: p.version, Labels: o.Labels, Logger: log, Tracer: tracer,
 	})
 }
 

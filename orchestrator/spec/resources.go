@@ -50,16 +50,21 @@ func checkResources(s *outbidv1.SweepSpec) error {
 	return nil
 }
 
+// PerDevice reports whether a trial has one process for each of its devices.
+func PerDevice(s *outbidv1.SweepSpec) bool { return s.GetResources().GetProcesses() == perDevice }
+
+const perDevice = "per_device"
+
 // checkGang checks how a trial's processes are distributed over its devices.
 func checkGang(s *outbidv1.SweepSpec) error {
 	r := s.GetResources()
 	switch p := r.GetProcesses(); {
-	case p != "" && p != "one" && p != "per_device":
+	case p != "" && p != "one" && p != perDevice:
 		return wrong("resources.processes", "%q is unknown; use one or per_device", p)
-	case s.GetProgram() == nil && p == "per_device":
-		return wrong("resources.processes", "%q is for programs; a function runs in one process that sees all its devices", p)
-	case s.GetProgram() == nil && r.GetSpread():
-		return wrong("resources.spread", "is for programs, which find each other by their environment; a function runs on one node")
+	case s.GetExternal() != nil && p == perDevice:
+		return wrong("resources.processes", "%q cannot be used in an external sweep, whose trials are trained by clients; leave it out", p)
+	case s.GetExternal() != nil && r.GetSpread():
+		return wrong("resources.spread", "cannot be used in an external sweep, whose trials are trained by clients; leave it out")
 	}
 	return nil
 }

@@ -109,19 +109,19 @@ func (t *Trial) annotate(noted map[string]string) {
 func (f *foldContext) reportIsNews(e *outbidv1.TrialReported) bool {
 	t, r := f.trial, e.GetReport()
 	_, has := r.GetMetrics()[f.sweep.Spec.GetMetric()]
-	return has && f.lease == t.Lead() && !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
+	return has && f.lease == t.Lead() && !t.Done() && t.Retries == 0 && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
 }
 
 // targetIsNews reports whether the tuner learns that a fork reached its target: the leading fork, unless it only
 // trained its share of a fork slot.
 func (f *foldContext) targetIsNews(*outbidv1.TrialReached) bool {
-	return f.lease != nil && f.lease == f.trial.Lead() && f.trial.Part(f.lease) == nil
+	return f.lease != nil && f.lease == f.trial.Lead() && f.trial.Part(f.lease) == nil && f.trial.Retries == 0
 }
 
-// exitIsNews reports whether the tuner learns of a trial's end: not if the tuner ended it, or if the trial may be
-// resumed.
-func (f *foldContext) exitIsNews(e *outbidv1.TrialEnded) bool {
-	return !e.GetByTuner() && !e.GetResumable()
+// exitIsNews reports whether the tuner learns of a trial's end: not if the tuner ended it, if the trial may be resumed,
+// or if the tuner learned of an earlier end.
+func exitIsNews(f *foldContext, e *outbidv1.TrialEnded) bool {
+	return !e.GetByTuner() && !e.GetResumable() && f.trial.Retries == 0
 }
 
 // advance sets a trial's step, and counts each step once however often it is trained.
@@ -248,6 +248,25 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 		t.Resumes++
 		s.enqueue(at, t)
 	}
+	return nil
+}
+
+// retried queues a failed trial as if it had not failed. The sweep continues if it has ended.
+func (f *foldContext) retried(e *outbidv1.TrialRetried) error {
+	st, s, t, at := f.st, f.sweep, f.trial, f.at
+	if len(t.Leases) > 0 || t.Round != nil {
+		return broken("retried trial %d, whose processes have not all ended", t.Number)
+	}
+	if s.Done() {
+		st.reopen(at, s)
+		s.Admission = nil
+	}
+	t.Retries++
+	t.Restarts, t.LastFailure, t.forkFailed, t.FailedOtherwise = 0, nil, false, false
+	t.NodeLosses, t.LostStep, t.Suspected, t.Avoided = 0, 0, false, nil
+	t.Reason, t.Ended, t.AtTarget, t.Pausing = e.GetReason(), time.Time{}, false, false
+	s.enqueue(at, t)
+	s.FailedBefore = s.Counts[trialFailed]
 	return nil
 }
 

@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -43,9 +44,11 @@ const (
 	Targeted       = "targeted"
 	Paused         = "paused"
 	Cloned         = "cloned"
+	Retried        = "retried"
 	ProcessStarted = "process started"
 	TargetReached  = "target reached"
 	PlaceEnded     = "place ended"
+	Revoked        = "revoked"
 	ProcessFailed  = "process failed"
 	FoundAtFault   = "found at fault"
 	ClearedOfFault = "cleared of a fault"
@@ -93,6 +96,15 @@ func (c *Change) TrialEnded() bool {
 
 // LeaseBegan reports whether the event gave the trial a lease.
 func (c *Change) LeaseBegan() bool { return c.began(subjectLease) }
+
+// Waited returns how long the trial had been queued when the event gave it a lease, or false if it was not queued.
+func (c *Change) Waited() (time.Duration, bool) {
+	if !c.LeaseBegan() || trialState(c.from[subjectTrial]) != trialQueued || c.Trial.Queued.IsZero() {
+		return 0, false
+	}
+	waited := c.Lease.Granted.Sub(c.Trial.Queued)
+	return waited, waited >= 0 // it may be queued again
+}
 
 // LeaseEnded reports whether the event took a lease from the trial.
 func (c *Change) LeaseEnded() bool {

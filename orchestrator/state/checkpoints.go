@@ -165,8 +165,8 @@ func (s *Sweep) before(key string) *outbidv1.Checkpoint {
 	return nil
 }
 
-// Droppable lists the checkpoints of a trial that are no longer needed, oldest first: neither to resume it or a clone
-// of it, nor because of the spec. A trial that has not ended also keeps the one before its newest, in case that
+// Droppable lists the checkpoints of a trial that are no longer needed, oldest first: neither to resume or retry it or
+// a clone of it, nor because of the spec. A trial that has not ended also keeps the one before its newest, in case that
 // cannot be read.
 func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	rules := s.Spec.GetCheckpoints()
@@ -178,7 +178,7 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	spare := t.spare()
 	for _, c := range t.Checkpoints {
 		switch {
-		case c == newest && (rules.GetLast() || !t.Done() || len(t.Leases) > 0 || t.ResumesAs != trialNone):
+		case c == newest && (rules.GetLast() || !t.Done() || len(t.Leases) > 0 || t.ResumesAs != trialNone || t.State == trialFailed):
 		case c == spare && !t.Done():
 		case slices.ContainsFunc(t.Leases, func(l *Lease) bool { return l != t.Lead() && c == t.SavedBy(l) }):
 		case t.needsForRound(c), t.onProbation(c):

@@ -224,3 +224,20 @@ func TestDroppingCheckpoints(t *testing.T) {
 		t.Errorf("a checkpoint without a key: %v", err)
 	}
 }
+
+// A tenant's checkpoints count with their shards until they are dropped.
+func TestTheSizeOfShardsCounts(t *testing.T) {
+	t.Parallel()
+	st, _ := running(t, spec(1), 1)
+	e := savedUnder(1, "a", 1)
+	c := e.GetCheckpointSaved().GetCheckpoint()
+	c.Bytes, c.Shards, c.ShardBytes = 10, 4, 1000
+	apply(t, st, e)
+	if _, got := st.TenantBytes("default"); got != 1010 {
+		t.Errorf("they take %d bytes", got)
+	}
+	apply(t, st, dropped(0, "a"))
+	if _, got := st.TenantBytes("default"); got != 0 {
+		t.Errorf("once dropped they take %d bytes", got)
+	}
+}

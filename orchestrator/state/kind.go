@@ -69,6 +69,7 @@ const (
 	TunerStarts    TunerPart = "starts"
 	TunerArchives  TunerPart = "is archived when its sweep ends, and restored when the sweep continues"
 	TunerWidens    TunerPart = "is restored if archived, then notified"
+	TunerReturns   TunerPart = "is restored if archived; is not notified"
 	TunerForgotten TunerPart = "is forgotten"
 	TunerAsked     TunerPart = "was asked; is asked again on replay"
 	TunerAnswers   TunerPart = "if remote: has answered; its actions follow"

@@ -48,6 +48,18 @@ func (l *Lease) PlaceOn(node string) int {
 	return slices.IndexFunc(l.Places, func(p Place) bool { return p.Node == node && !p.Ended })
 }
 
+// Ranks returns the first rank and the number of processes on a place of the lease. A gang has one process for each
+// device, or one on each place.
+func (l *Lease) Ranks(perDevice bool, place int) (first, count int32) {
+	for _, p := range l.Places[:place+1] {
+		first += count
+		if count = 1; perDevice {
+			count = int32(len(p.Devices))
+		}
+	}
+	return first, count
+}
+
 // Rank0 returns the node of rank 0, or "" for a client's lease.
 func (l *Lease) Rank0() string {
 	if len(l.Places) == 0 {

@@ -127,6 +127,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 	reopened.GetTrialTargeted().Reopens = true
 	maps.Copy(events, map[string]*event{
 		"TrialPaused": paused(0), "TrialTargeted": targeted(0, 9), "TrialTargeted reopens": reopened, "TrialCloned": cloned(0, 1, 9), "TrialCreated": created(0),
+		"TrialRetried":    {Kind: &outbidv1.Event_TrialRetried{TrialRetried: &outbidv1.TrialRetried{Sweep: "s-1"}}},
 		"CheckpointSaved": saved(0, "b", 2, .5), "TrialEnded queued": ended(0, outbidv1.TrialState_TRIAL_STATE_QUEUED),
 		"CheckpointDropped": {Kind: &outbidv1.Event_CheckpointDropped{CheckpointDropped: &outbidv1.CheckpointDropped{Sweep: "s-1", Key: "a"}}},
 	})
@@ -155,8 +156,8 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"TrialCloned":       same("queued", "running").and("paused", "queued"),
 		"CheckpointSaved":   same(slices.Collect(maps.Keys(states))...),
 		"CheckpointDropped": same(slices.Collect(maps.Keys(states))...),
-		"TrialEnded queued": {},
-		"ForksBegan":        same("queued"), "ConsolidationOrdered": {}, "ForksEnded": {}, // it is not in a fork slot
+		"TrialEnded queued": {}, "TrialRetried": {"failed": "queued"}, // once it holds no lease
+		"ForksBegan": same("queued"), "ConsolidationOrdered": {}, "ForksEnded": {}, // it is not in a fork slot
 		"MergeJudged": same("queued", "paused"), "MergeJudged kept": {}, // nothing is on probation
 	}
 	for _, word := range ends {

@@ -30,9 +30,14 @@ func (f *foldContext) checkpointBytes() int64 {
 func (t *Trial) checkpointBytes() int64 {
 	n := int64(0)
 	for _, c := range t.Checkpoints {
-		n += c.GetBytes() + c.GetOuter().GetBytes()
+		n += CheckpointSize(c)
 	}
 	return n
+}
+
+// CheckpointSize returns the size of all objects of a checkpoint.
+func CheckpointSize(c *outbidv1.Checkpoint) int64 {
+	return c.GetBytes() + c.GetShardBytes() + c.GetOuter().GetBytes()
 }
 
 // TenantBytes returns the sizes of a tenant's sweeps that were not deleted: of their specs, and of their checkpoints

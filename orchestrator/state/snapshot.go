@@ -46,7 +46,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
-		Order: int64(s.Order), ReportBytes: s.ReportBytes,
+		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore,
 	}
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
@@ -140,7 +140,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
-		ReportBytes: r.GetReportBytes(),
+		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())
@@ -239,7 +239,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		MaxStep: r.GetMaxStep(), Last: v.GetLast(), Attributes: v.GetAttributes(),
 		Metric: orNaN(r.Metric), Best: orNaN(v.Best), BestStep: v.GetBestStep(),
 		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
-		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), DeviceSeconds: v.GetDeviceSeconds(),
+		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), Retries: v.GetRetries(), DeviceSeconds: v.GetDeviceSeconds(),
 		Checkpoints: v.GetCheckpoints(), Start: r.GetStart(), AtTarget: r.GetAtTarget(), Pausing: r.GetPausing(),
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),

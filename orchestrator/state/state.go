@@ -136,6 +136,8 @@ type Sweep struct {
 	Waiting, Exhausted bool
 	// LackNoted reports that a report lacked the metric before any had it.
 	LackNoted bool
+	// FailedBefore is how many trials had failed when one was last retried.
+	FailedBefore int32
 
 	// Version grows with every change. changes lists changed trials with their versions.
 	Version uint64
@@ -178,12 +180,15 @@ type Trial struct {
 	Metric, Best float64
 	BestStep     int64
 	// MetricStep is the highest step at which the metric was reported. A restarted fork repeats reports up to it.
-	MetricStep    int64
-	Created       time.Time
-	Queued        time.Time
-	Ended         time.Time
-	Restarts      int32
-	Resumes       int32
+	MetricStep int64
+	Created    time.Time
+	Queued     time.Time
+	Ended      time.Time
+	Restarts   int32
+	Resumes    int32
+	// Retries counts how often the trial was retried after it had failed. From the first time on its tuner is not
+	// notified about it.
+	Retries       int32
 	DeviceSeconds float64
 	// Checkpoints in the store, oldest first.
 	Checkpoints []*outbidv1.Checkpoint

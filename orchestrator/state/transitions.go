@@ -90,6 +90,8 @@ func sweepTransitions() []transition[sweepState] {
 		{"tuner failed", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
 		{Extended, []sweepState{sweepRunning, sweepPaused}, nil},
 		{Extended, []sweepState{sweepDone, sweepStopped}, []sweepState{sweepRunning}},
+		{Retried, []sweepState{sweepRunning, sweepPaused}, nil},
+		{Retried, []sweepState{sweepDone, sweepFailed}, []sweepState{sweepRunning}},
 		{"deleted", []sweepState{sweepDone, sweepStopped, sweepFailed}, []sweepState{sweepNone}},
 	}
 }
@@ -122,6 +124,7 @@ func trialTransitions() []transition[trialState] {
 		// A trial that was cancelled by a person's stop returns to its earlier state when the sweep is resumed or
 		// extended.
 		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
+		{Retried, []trialState{trialFailed}, []trialState{trialQueued}},
 		{"ended", open, over},
 	}
 }

@@ -129,7 +129,7 @@ func (t *Trial) record(sweep string) *outbidv1.Trial {
 	v := &outbidv1.Trial{
 		Sweep: sweep, Number: t.Number, State: t.State, Reason: t.Reason, ConfigJson: t.Config,
 		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, Attributes: t.Attributes, BestStep: t.BestStep,
-		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes,
+		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes, Retries: t.Retries,
 		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
 		NodeLosses: t.NodeLosses, Suspected: t.Suspected, Rounds: t.Rounds, Merges: t.Merges,
 	}

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -34,15 +34,18 @@ type Config struct {
 type Book struct {
 	Config
 
-	mu sync.Mutex
-	x  *index
+	// turn is held by whoever uses the index, also while it reads the ledger, which may take long.
+	turn chan struct{}
+	// stopping is closed when Follow ends.
+	stopping chan struct{}
+	x        *index
 	// saved is the sequence number of the last batch in the file.
 	saved uint64
 }
 
 // Open returns the book of a ledger. A file that is missing, damaged or of another ledger is replaced.
 func Open(cfg Config) *Book {
-	b := &Book{Config: cfg, x: newIndex()}
+	b := &Book{Config: cfg, turn: make(chan struct{}, 1), stopping: make(chan struct{}), x: newIndex()}
 	x, err := load(cfg.File)
 	switch {
 	case err == nil:
@@ -53,11 +56,26 @@ func Open(cfg Config) *Book {
 	return b
 }
 
-// Sum answers a query after it has read the ledger's new batches. A period ends now at the latest.
+// Sum answers a query after it has read the ledger's new batches. A period ends now at the latest. When Follow ends, the
+// error is state.ErrStopping.
 func (b *Book) Sum(ctx context.Context, q Query) (*Table, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.take(ctx); err != nil {
+		return nil, err
+	}
+	defer b.give()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-b.stopping:
+			cancel(state.ErrStopping)
+		case <-ctx.Done():
+		}
+	}()
 	if err := b.read(ctx); err != nil {
+		if errors.Is(context.Cause(ctx), state.ErrStopping) {
+			return nil, state.ErrStopping
+		}
 		return nil, err
 	}
 	now := b.Now()
@@ -70,19 +88,37 @@ func (b *Book) Sum(ctx context.Context, q Query) (*Table, error) {
 // readEvery is how often Follow reads new batches, so that a query has few to read.
 const readEvery = 10 * time.Minute
 
-// Follow reads new batches from time to time, and saves the index, until ctx ends.
+// take waits for the index, until ctx or Follow ends.
+func (b *Book) take(ctx context.Context) error {
+	select {
+	case b.turn <- struct{}{}:
+		return nil
+	case <-b.stopping:
+		return state.ErrStopping
+	case <-ctx.Done():
+		return fmt.Errorf("usage: %w", ctx.Err())
+	}
+}
+
+func (b *Book) give() { <-b.turn }
+
+// Follow reads new batches from time to time, and saves the index, until ctx ends. Then it also ends the reads of others,
+// which would otherwise keep a server waiting that stops because NATS does not answer. It is called once at most.
 func (b *Book) Follow(ctx context.Context) error {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			close(b.stopping)
 			return b.Save()
 		case <-tick.C:
 		}
-		b.mu.Lock()
-		err := b.read(ctx)
-		b.mu.Unlock()
+		err := b.take(ctx)
+		if err == nil {
+			err = b.read(ctx)
+			b.give()
+		}
 		if err == nil {
 			err = b.Save()
 		}
@@ -140,8 +176,8 @@ const saveAfter = 10_000
 
 // Save writes the index to its file if it has many new batches.
 func (b *Book) Save() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.turn <- struct{}{}
+	defer b.give()
 	if b.x.Seq < b.saved+saveAfter {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/usage"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -406,5 +407,41 @@ func TestAnAnswerDoesNotHaveMoreThanTenThousandRows(t *testing.T) {
 	got := sum(t, b, usage.Query{By: []string{"tenant"}, Prices: usage.Prices{DeviceHour: map[string]float64{"*": 1}}})
 	if len(got.Rows) != 1 || math.Abs(got.Total.Cost-24*10_001) > 1e-6 {
 		t.Errorf("got %v", rows(got))
+	}
+}
+
+// TestAnEndIsNotDelayedByReads checks that a book ends although a query waits for a ledger that does not answer, and
+// another one for the first.
+func TestAnEndIsNotDelayedByReads(t *testing.T) {
+	t.Parallel()
+	reads := make(chan struct{}, 2)
+	book := usage.Open(usage.Config{
+		File: filepath.Join(t.TempDir(), "usage"), Now: func() time.Time { return day(2) }, Log: slog.New(slog.DiscardHandler),
+		Ledger: func(ctx context.Context, _ uint64, _ func(*outbidv1.Batch) error) error {
+			reads <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	})
+	answers := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := book.Sum(context.Background(), usage.Query{Since: day(1)})
+			answers <- err
+		}()
+	}
+	<-reads
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := book.Sum(late, usage.Query{Since: day(1)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled query that waits for its turn: %v", err)
+	}
+	if err := book.Follow(late); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-answers; !errors.Is(err, state.ErrStopping) {
+			t.Errorf("a query at the end of the book: %v, want %v", err, state.ErrStopping)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbid-dev/outbid/worker/gang"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
@@ -100,7 +101,7 @@ func (r *Run) commands(dir string, common []string) []process.Command {
 	commands := make([]process.Command, r.spec.size())
 	for local := range commands {
 		env := append(r.spec.Env[:len(r.spec.Env):len(r.spec.Env)], common...)
-		env = append(env, r.spec.rankEnvironment(local)...)
+		env = append(env, gang.Environment(r.spec.Gang, r.spec.Fork, local, r.spec.size())...)
 		if local > 0 || r.spec.follows() {
 			env = append(env, muted(dir, local)...)
 		}

@@ -228,6 +228,9 @@ func (r *Run) Acked(uint64) {}
 // SaveDone does nothing: a program does not wait until its checkpoint is stored.
 func (r *Run) SaveDone(int64, string) {}
 
+// ShardDone does nothing: a program does not save shards.
+func (r *Run) ShardDone(*outbidv1.SaveDone) {}
+
 // Wait returns when the trial has ended and none of its processes runs any more.
 func (r *Run) Wait() { r.owner.Wait() }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/gang"
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
@@ -23,12 +24,7 @@ type rankGroup struct {
 }
 
 // size returns how many processes of the gang run here.
-func (s *Spec) size() int {
-	if s.Gang.GetPerDevice() {
-		return max(1, len(s.Devices))
-	}
-	return 1
-}
+func (s *Spec) size() int { return gang.Size(s.Gang, len(s.Devices)) }
 
 // follows reports whether rank 0 runs on another node. Then reports and checkpoints of this node do not count.
 func (s *Spec) follows() bool { return s.Gang.GetFirstRank() > 0 }
@@ -113,21 +109,6 @@ func (g *rankGroup) Hold(held bool) {
 func (g *rankGroup) SetSpeed(speed float64) {
 	for _, p := range g.members {
 		p.SetSpeed(speed)
-	}
-}
-
-// rankEnvironment returns the variables that torchrun sets for a local rank, or nil for a program without a gang.
-func (s *Spec) rankEnvironment(local int) []string {
-	g := s.Gang
-	if g == nil {
-		return nil
-	}
-	number := func(n int) string { return strconv.Itoa(n) }
-	return []string{
-		"RANK=" + number(int(g.GetFirstRank())+local), "WORLD_SIZE=" + number(int(g.GetRanks())),
-		"LOCAL_RANK=" + number(local), "LOCAL_WORLD_SIZE=" + number(s.size()),
-		"GROUP_RANK=" + number(int(g.GetPlace())), "GROUP_WORLD_SIZE=" + number(int(g.GetPlaces())),
-		"MASTER_ADDR=" + g.GetAddress(), "MASTER_PORT=" + number(int(g.GetPort())),
 	}
 }
 

@@ -69,9 +69,9 @@ func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbi
 	p := &proc{
 		srv: s, spec: spec, key: key, id: secretID(secret), output: newOutput(s.cfg.Output, first),
 		attached: make(chan struct{}), gone: make(chan struct{}), streamed: make(chan struct{}),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), in: spec.In,
 	}
-	if s.cfg.Confine != nil {
+	if s.cfg.Confine != nil && spec.In == nil {
 		if p.in, err = s.cfg.Confine(ctx, spec.Limits); err != nil {
 			return nil, err
 		}
@@ -260,6 +260,10 @@ func (p *proc) watch() {
 	p.srv.mu.Lock()
 	delete(p.srv.procs, p.id)
 	p.srv.mu.Unlock()
+	if p.spec.In != nil { // the caller closes it
+		close(p.gone)
+		return
+	}
 	if err := p.in.Close(); err != nil {
 		p.srv.cfg.Logger.Warn("cannot remove the confinement of a training process", "error", err)
 	}

@@ -111,6 +111,8 @@ type Spec struct {
 	Owner string
 	// Limits are the resource limits of the process.
 	Limits confine.Limits
+	// In is the confinement of the process, which the caller closes. If it is nil, the server creates one for the process.
+	In *confine.Confinement
 	// Prepare makes the trial's files ready for the process that will run the trial; may be nil.
 	Prepare func(in *confine.Confinement) error
 	// Speed is relative to full speed; 0 means full speed. See process.SetSpeed.

@@ -129,6 +129,7 @@ func endOf(e *outbidv1.ProcessEnded) *outbidv1.ForkEnded {
 	case e.GetError() != "":
 		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_FAILED
 		ended.Failure = outbidv1.FailureKind_FAILURE_KIND_ERROR
+		ended.PeerLost = e.GetPeerLost()
 		ended.Detail = sanitize.Line(e.GetError(), limits.Detail)
 	case e.GetOrdered():
 		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED
@@ -197,12 +198,18 @@ func (t *Session) Save() { t.update(func(d *outbidv1.Directive) { d.Save = true 
 
 // SaveDone answers a checkpoint of the process.
 func (t *Session) SaveDone(step int64, failure string) {
+	t.sendDone(&outbidv1.SaveDone{Fork: t.fork, Step: step, Error: failure})
+}
+
+// ShardDone answers a shard of the process.
+func (t *Session) ShardDone(done *outbidv1.SaveDone) { t.sendDone(done) }
+
+func (t *Session) sendDone(done *outbidv1.SaveDone) {
 	t.proc.mu.Lock()
 	defer t.proc.mu.Unlock()
 	if !t.isCurrent() {
 		return
 	}
-	done := &outbidv1.SaveDone{Fork: t.fork, Step: step, Error: failure}
 	t.proc.send(&outbidv1.AttachResponse{Kind: &outbidv1.AttachResponse_SaveDone{SaveDone: done}})
 }
 

@@ -374,6 +374,7 @@ func TestOpenNamesAProgramThatIsNotThere(t *testing.T) {
 // python returns the interpreter that has the SDK.
 func python(t testing.TB) string {
 	t.Helper()
+	_ = os.Getenv("OUTBID_TEST_PROGRAMS") // so that go test uses no cached result of another SDK
 	out, err := exec.Command("../../../.ci/python").Output()
 	if err != nil {
 		t.Skipf("no Python with the SDK: %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control/trials"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/traceparent"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -17,9 +18,12 @@ func (ns *Nodes) body(node string, s *state.Sweep, t *state.Trial, l *state.Leas
 	sp := s.Spec
 	place := l.PlaceOn(node)
 	b := &outbidv1.AssignmentBody{
-		ConfigJson: t.Config, Devices: l.Places[place].Devices, Gang: ns.gang(s, l, place), Start: trials.StartOf(t, l), Seed: seedOf(t, l), Metric: sp.GetMetric(), Mode: sp.GetMode(),
+		ConfigJson: t.Config, Devices: l.Places[place].Devices, Gang: ns.gang(s, t, l, place), Start: trials.StartOf(t, l), Seed: seedOf(t, l), Metric: sp.GetMetric(), Mode: sp.GetMode(),
 		SaveEvery: durationpb.New(s.Terms.SaveEvery), MemoryBytes: s.Terms.Demand.Memory, KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
-		Tenant: state.TenantOf(sp), Part: partOf(t, l),
+		Tenant: state.TenantOf(sp), Part: partOf(t, l), ShardedCheckpoints: true,
+	}
+	if parent, err := traceparent.Parse(sp.GetTraceparent()); err == nil {
+		b.Traceparent = parent.Lease(l.ID).String()
 	}
 	if d := s.Terms.HangTimeout; d > 0 {
 		b.HangTimeout = durationpb.New(d)
@@ -29,6 +33,9 @@ func (ns *Nodes) body(node string, s *state.Sweep, t *state.Trial, l *state.Leas
 	}
 	if f := sp.GetFunction(); f != nil {
 		b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: ns.function(f)}}
+		if b.GetGang() != nil {
+			b.Workload.Kind = &outbidv1.WorkloadBody_GangFunction{GangFunction: ns.function(f)}
+		}
 		return b, nil
 	}
 	p, err := program(sp.GetProgram(), t.Config, s.Terms.Grace)
@@ -76,35 +83,6 @@ func program(p *outbidv1.Program, configJSON string, grace time.Duration) (*outb
 		return nil, err
 	}
 	return &outbidv1.ProgramBody{Argv: argv, Env: env, Workdir: p.GetWorkdir(), Grace: durationpb.New(grace)}, nil
-}
-
-// portBase is the first of portCount ports for the rendezvous of gangs; torchrun's default is 29500.
-const (
-	portBase  = 29500
-	portCount = 2000
-)
-
-// gang returns which of the trial's processes a place runs, or nil if there is only one process.
-func (ns *Nodes) gang(s *state.Sweep, l *state.Lease, place int) *outbidv1.Gang {
-	perDevice := s.Spec.GetResources().GetProcesses() == "per_device"
-	if !l.Gang() && !perDevice {
-		return nil
-	}
-	g := &outbidv1.Gang{
-		Place: int32(place), Places: int32(len(l.Places)), PerDevice: perDevice,
-		Address: ns.st.Nodes[l.Rank0()].Info.GetHostname(), Port: int32(portBase + l.ID%portCount),
-	}
-	for i, p := range l.Places {
-		ranks := 1
-		if perDevice {
-			ranks = len(p.Devices)
-		}
-		if i < place {
-			g.FirstRank += int32(ranks)
-		}
-		g.Ranks += int32(ranks)
-	}
-	return g
 }
 
 // seedOf returns the seed of a lease's fork. It differs in each fork slot, so that forks draw their data in different

@@ -6,6 +6,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control/trials"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -124,12 +125,22 @@ func (ns *Nodes) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		ns.trials.Reached(s, t, l, k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		// Reject another trial's object, which this trial would otherwise read and delete.
-		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, l.ID) {
+		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, l.ID) && hasItsShards(s, t, l, ck, k.Saved) {
 			ns.trials.Saved(s, t, l, k.Saved)
 		}
 	case *outbidv1.UplinkMessage_Ended:
 		ns.trials.Ended(s, t, l, n.Info.GetName(), k.Ended)
 	}
+}
+
+// hasItsShards reports whether a checkpoint has one shard of each process, or none if it is one file. Forks do not save
+// shards, because they cannot be averaged.
+func hasItsShards(s *state.Sweep, t *state.Trial, l *state.Lease, ck objects.Checkpoint, saved *outbidv1.Checkpoint) bool {
+	if ck.Format != objects.Sharded {
+		return saved.GetShards() == 0 && saved.GetShardBytes() == 0
+	}
+	part, _ := t.Round.Part(l.ID)
+	return part == nil && saved.GetShards() == worldSize(l, spec.PerDevice(s.Spec)) && saved.GetShardBytes() >= 0
 }
 
 func (ns *Nodes) workerNote(n *state.Node, s *state.Sweep, ref *outbidv1.ForkRef, note *outbidv1.Note) {

@@ -55,7 +55,8 @@ func (sw *Sweeps) answerWaiting(s *state.Sweep) {
 	}
 }
 
-// hopelessAfter is the number of failed trials after which a sweep without any report is ended.
+// hopelessAfter is the number of failed trials after which a sweep without any report is ended. Those before a trial was
+// retried do not count.
 const hopelessAfter = 5
 
 // hopeless reports whether all trials failed without a report, which suggests a fault in the program and not in
@@ -76,9 +77,14 @@ func lastFailure(s *state.Sweep) string {
 
 // limitReached returns which limit a sweep has reached, or "".
 func (sw *Sweeps) limitReached(s *state.Sweep) string {
-	if hopeless(s) && s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED] >= hopelessAfter {
+	if hopeless(s) && s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED]-s.FailedBefore >= hopelessAfter {
 		return "ended because its trials only fail: " + lastFailure(s)
 	}
+	return sw.boundReached(s)
+}
+
+// boundReached returns which limit on reports, steps, time or the metric a sweep has reached, or "".
+func (sw *Sweeps) boundReached(s *state.Sweep) string {
 	if full := sw.tenants.ReportsFull(s); full != "" {
 		return full
 	}

@@ -113,28 +113,6 @@ func (sw *Sweeps) Command(id string, command outbidv1.SweepCommand, actor string
 	return nil
 }
 
-// StopTrial ends one trial with what it has reported. The tuner is told that it exited, and continues with others.
-func (sw *Sweeps) StopTrial(id string, trial int32, reason, actor string) error {
-	s, err := sw.st.Sweep(id)
-	if err != nil {
-		return err
-	}
-	t, err := s.Trial(trial)
-	if err != nil || t.Done() {
-		return err
-	}
-	if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Done() {
-		return nil // its sweep ends it
-	}
-	by := "asked for by " + actor
-	if reason != "" {
-		by += ": " + reason
-	}
-	sw.trials.End(s, t, outbidv1.TrialState_TRIAL_STATE_STOPPED, by, false)
-	sw.Advance(s)
-	return nil
-}
-
 func (sw *Sweeps) pauseSweep(s *state.Sweep, by, actor string) error {
 	if s.State == outbidv1.SweepState_SWEEP_STATE_PAUSED {
 		return nil

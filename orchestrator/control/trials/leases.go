@@ -14,8 +14,8 @@ func Alone(t *state.Trial) bool { return t.Suspected && !t.Done() }
 // remote tuner answers later.
 func (ts *Trials) TellForks(s *state.Sweep, t *state.Trial) {
 	for _, l := range slices.Clone(t.Leases) {
-		if l.Gang() {
-			// The other processes have ended at the old target and wait there. All of them start again together.
+		if l.Gang() && s.Spec.GetFunction() == nil {
+			// The other programs have ended at the old target and wait there. All of them start again together.
 			ts.RevokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang continues from the checkpoint on all its nodes")
 			continue
 		}

@@ -65,7 +65,7 @@ func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) *outbidv1.Re
 }
 
 // Reached records that the fork reached its target step and waits. A fork that reports an older target receives the
-// new one with its next orders.
+// new one with its next orders. A trial that was retried is complete, because its tuner decides nothing about it.
 func (ts *Trials) Reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int64) {
 	if l.AtTarget || l.Void || t.Done() || t.Until(l) == 0 || step < t.Until(l) || t.Pausing {
 		return
@@ -74,13 +74,16 @@ func (ts *Trials) Reached(s *state.Sweep, t *state.Trial, l *state.Lease, step i
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Step: step,
 	}}})
 	ts.faults.Trained(s, t, l, true)
+	if t.Retries > 0 && t.AtTarget {
+		ts.End(s, t, outbidv1.TrialState_TRIAL_STATE_COMPLETED, fmt.Sprintf("it was retried, and reached its target of step %d", t.UntilStep), false)
+	}
 }
 
 // Saved records a checkpoint of a fork, and drops those that are no longer needed.
 func (ts *Trials) Saved(s *state.Sweep, t *state.Trial, l *state.Lease, ck *outbidv1.Checkpoint) {
 	if l.Void {
 		if !slices.ContainsFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == ck.GetKey() }) {
-			ts.core.Delete(ck.GetKey())
+			ts.deleteObjects(ck)
 		}
 		return
 	}

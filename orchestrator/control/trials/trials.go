@@ -97,9 +97,18 @@ func (ts *Trials) Drop(s *state.Sweep, t *state.Trial) {
 		ts.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointDropped{CheckpointDropped: &outbidv1.CheckpointDropped{
 			Sweep: s.ID, Trial: t.Number, Key: ck.GetKey(),
 		}}})
-		ts.core.Delete(ck.GetKey())
-		if ck.GetOuter() != nil {
-			ts.core.Delete(objects.OuterKey(ck.GetKey()))
-		}
+		ts.deleteObjects(ck)
+	}
+}
+
+// deleteObjects deletes a checkpoint from the store. The manifest of shards goes first, so that no reader finds it
+// without them.
+func (ts *Trials) deleteObjects(ck *outbidv1.Checkpoint) {
+	ts.core.Delete(ck.GetKey())
+	for rank := range ck.GetShards() {
+		ts.core.Delete(objects.ShardKey(ck.GetKey(), rank))
+	}
+	if ck.GetOuter() != nil {
+		ts.core.Delete(objects.OuterKey(ck.GetKey()))
 	}
 }

@@ -89,6 +89,9 @@ func live(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s trial %d: it does not exist", what, n)
 	}
+	if t.Retries > 0 {
+		return nil, fmt.Errorf("cannot %s trial %d: it had failed, and a person retried it", what, n)
+	}
 	if t.Done() {
 		return nil, fmt.Errorf("cannot %s trial %d: it is %s", what, n, state.TrialWord(t.State))
 	}
@@ -99,7 +102,7 @@ func live(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, error) {
 // extended with longer training; such a trial restarts from step 0 if its checkpoint was not kept.
 func trainable(s *state.Sweep, n tuner.Trial) (*state.Trial, error) {
 	t, err := s.Trial(int32(n))
-	if err == nil && t.State == outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+	if err == nil && t.State == outbidv1.TrialState_TRIAL_STATE_COMPLETED && t.Retries == 0 {
 		return t, nil
 	}
 	return live(s, n, "train on")

@@ -14,7 +14,7 @@ func (tu *Tuning) TrainedAgain(s *state.Sweep, wider *outbidv1.SweepSpec) []*out
 	var again []*outbidv1.TrainedAgain
 	for _, n := range goOn(tu.copyTuner(s), s, wider) {
 		t, err := s.Trial(n)
-		if err != nil || t.State != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+		if err != nil || t.State != outbidv1.TrialState_TRIAL_STATE_COMPLETED || t.Retries > 0 {
 			continue
 		}
 		if from := t.From().GetStep(); from < t.Step {

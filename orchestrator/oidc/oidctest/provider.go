@@ -7,10 +7,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -53,6 +55,31 @@ type grant struct {
 // New starts a provider that signs in a person with these claims.
 func New(t testing.TB, claims map[string]any) *Provider {
 	t.Helper()
+	p := newProvider(t, claims)
+	p.server.Start()
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// NewTLS starts a provider as New does, at an address and with a certificate.
+func NewTLS(t testing.TB, address string, cert tls.Certificate, claims map[string]any) *Provider {
+	t.Helper()
+	p := newProvider(t, claims)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = p.server.Listener.Close()
+	p.server.Listener = listener
+	p.server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	p.server.StartTLS()
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// newProvider returns a provider that is not started.
+func newProvider(t testing.TB, claims map[string]any) *Provider {
+	t.Helper()
 	p := &Provider{t: t, claims: claims, life: 5 * time.Minute, counts: map[string]int{}, grants: map[string]grant{}}
 	p.Rotate(t)
 	mux := http.NewServeMux()
@@ -61,14 +88,13 @@ func New(t testing.TB, claims map[string]any) *Provider {
 	mux.HandleFunc("GET /auth", p.authorize)
 	mux.HandleFunc("POST /device", p.device)
 	mux.HandleFunc("POST /token", p.token)
-	p.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.count(r.URL.Path) {
 			http.Error(w, "down for a test", http.StatusServiceUnavailable)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	}))
-	t.Cleanup(p.server.Close)
 	return p
 }
 

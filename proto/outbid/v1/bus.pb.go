@@ -738,7 +738,9 @@ type ForkEnded struct {
 	// Steps done.
 	Step int64 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
 	// For a fork that finished: its code gave up the trial, which is pruned instead of completed.
-	Pruned        bool `protobuf:"varint,5,opt,name=pruned,proto3" json:"pruned,omitempty"`
+	Pruned bool `protobuf:"varint,5,opt,name=pruned,proto3" json:"pruned,omitempty"`
+	// For a fork that failed: only because another process of its gang is gone, whose node knows the reason.
+	PeerLost      bool `protobuf:"varint,6,opt,name=peer_lost,json=peerLost,proto3" json:"peer_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +806,13 @@ func (x *ForkEnded) GetStep() int64 {
 func (x *ForkEnded) GetPruned() bool {
 	if x != nil {
 		return x.Pruned
+	}
+	return false
+}
+
+func (x *ForkEnded) GetPeerLost() bool {
+	if x != nil {
+		return x.PeerLost
 	}
 	return false
 }
@@ -1297,9 +1306,13 @@ type AssignmentBody struct {
 	Tenant string `protobuf:"bytes,14,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Which of the trial's forks this is; absent if it has only one.
 	Part *ForkPart `protobuf:"bytes,15,opt,name=part,proto3" json:"part,omitempty"`
+	// Whether the server accepts checkpoints with shards.
+	ShardedCheckpoints bool `protobuf:"varint,20,opt,name=sharded_checkpoints,json=shardedCheckpoints,proto3" json:"sharded_checkpoints,omitempty"`
 	// A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without
 	// secrets.
 	SealedSecrets []byte `protobuf:"bytes,70,opt,name=sealed_secrets,json=sealedSecrets,proto3" json:"sealed_secrets,omitempty"`
+	// The span of the lease, as a W3C traceparent; "" if the sweep is not traced.
+	Traceparent   string `protobuf:"bytes,90,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1439,11 +1452,25 @@ func (x *AssignmentBody) GetPart() *ForkPart {
 	return nil
 }
 
+func (x *AssignmentBody) GetShardedCheckpoints() bool {
+	if x != nil {
+		return x.ShardedCheckpoints
+	}
+	return false
+}
+
 func (x *AssignmentBody) GetSealedSecrets() []byte {
 	if x != nil {
 		return x.SealedSecrets
 	}
 	return nil
+}
+
+func (x *AssignmentBody) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // SecretEnvironment has the environment variables of a trial's secrets. It is sent sealed and never stored.
@@ -1592,7 +1619,12 @@ type Gang struct {
 	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	Port    int32  `protobuf:"varint,6,opt,name=port,proto3" json:"port,omitempty"`
 	// Start one process for each device instead of one for all.
-	PerDevice     bool `protobuf:"varint,7,opt,name=per_device,json=perDevice,proto3" json:"per_device,omitempty"`
+	PerDevice bool `protobuf:"varint,7,opt,name=per_device,json=perDevice,proto3" json:"per_device,omitempty"`
+	// How often the trial was restarted.
+	Restarts int32 `protobuf:"varint,8,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// The processes of a function also meet at a control port on the host of rank 0, and prove that they know a secret.
+	ControlPort   int32  `protobuf:"varint,9,opt,name=control_port,json=controlPort,proto3" json:"control_port,omitempty"`
+	Secret        string `protobuf:"bytes,10,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1676,6 +1708,27 @@ func (x *Gang) GetPerDevice() bool {
 	return false
 }
 
+func (x *Gang) GetRestarts() int32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Gang) GetControlPort() int32 {
+	if x != nil {
+		return x.ControlPort
+	}
+	return 0
+}
+
+func (x *Gang) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 // WorkloadBody is the program to run.
 type WorkloadBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1683,6 +1736,7 @@ type WorkloadBody struct {
 	//
 	//	*WorkloadBody_Function
 	//	*WorkloadBody_Program
+	//	*WorkloadBody_GangFunction
 	Kind          isWorkloadBody_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1743,6 +1797,15 @@ func (x *WorkloadBody) GetProgram() *ProgramBody {
 	return nil
 }
 
+func (x *WorkloadBody) GetGangFunction() *FunctionBody {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkloadBody_GangFunction); ok {
+			return x.GangFunction
+		}
+	}
+	return nil
+}
+
 type isWorkloadBody_Kind interface {
 	isWorkloadBody_Kind()
 }
@@ -1755,9 +1818,16 @@ type WorkloadBody_Program struct {
 	Program *ProgramBody `protobuf:"bytes,2,opt,name=program,proto3,oneof"`
 }
 
+type WorkloadBody_GangFunction struct {
+	// A function that runs as a gang. A worker too old for it does not know this kind of work, and rejects it.
+	GangFunction *FunctionBody `protobuf:"bytes,3,opt,name=gang_function,json=gangFunction,proto3,oneof"`
+}
+
 func (*WorkloadBody_Function) isWorkloadBody_Kind() {}
 
 func (*WorkloadBody_Program) isWorkloadBody_Kind() {}
+
+func (*WorkloadBody_GangFunction) isWorkloadBody_Kind() {}
 
 // FunctionBody is a function, with the signature that this server accepted it.
 type FunctionBody struct {
@@ -2059,13 +2129,14 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\tForkBegan\x12\x1b\n" +
 	"\tfrom_step\x18\x01 \x01(\x03R\bfromStep\"!\n" +
 	"\vForkReached\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\x03R\x04step\"\xb3\x01\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\"\xd0\x01\n" +
 	"\tForkEnded\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.outbid.v1.ForkOutcomeR\aoutcome\x120\n" +
 	"\afailure\x18\x02 \x01(\x0e2\x16.outbid.v1.FailureKindR\afailure\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x16\n" +
-	"\x06pruned\x18\x05 \x01(\bR\x06pruned\"\xaf\x03\n" +
+	"\x06pruned\x18\x05 \x01(\bR\x06pruned\x12\x1b\n" +
+	"\tpeer_lost\x18\x06 \x01(\bR\bpeerLost\"\xaf\x03\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +
@@ -2110,7 +2181,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vreport_rate\x18\a \x01(\x03R\n" +
-	"reportRate\"\xc6\x04\n" +
+	"reportRate\"\x99\x05\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +
@@ -2129,8 +2200,10 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\x12\x1b\n" +
 	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12\x16\n" +
 	"\x06tenant\x18\x0e \x01(\tR\x06tenant\x12'\n" +
-	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\x12%\n" +
-	"\x0esealed_secrets\x18F \x01(\fR\rsealedSecrets\"\x84\x01\n" +
+	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\x12/\n" +
+	"\x13sharded_checkpoints\x18\x14 \x01(\bR\x12shardedCheckpoints\x12%\n" +
+	"\x0esealed_secrets\x18F \x01(\fR\rsealedSecrets\x12 \n" +
+	"\vtraceparent\x18Z \x01(\tR\vtraceparent\"\x84\x01\n" +
 	"\x11SecretEnvironment\x127\n" +
 	"\x03env\x18\x01 \x03(\v2%.outbid.v1.SecretEnvironment.EnvEntryR\x03env\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
@@ -2143,7 +2216,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x06before\x18\x04 \x01(\x03R\x06before\x12\x14\n" +
 	"\x05total\x18\x05 \x01(\x03R\x05total\x12\x1d\n" +
 	"\n" +
-	"trial_seed\x18\x06 \x01(\x04R\ttrialSeed\"\xb6\x01\n" +
+	"trial_seed\x18\x06 \x01(\x04R\ttrialSeed\"\x8d\x02\n" +
 	"\x04Gang\x12\x1d\n" +
 	"\n" +
 	"first_rank\x18\x01 \x01(\x05R\tfirstRank\x12\x14\n" +
@@ -2153,10 +2226,15 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x06 \x01(\x05R\x04port\x12\x1d\n" +
 	"\n" +
-	"per_device\x18\a \x01(\bR\tperDevice\"\x81\x01\n" +
+	"per_device\x18\a \x01(\bR\tperDevice\x12\x1a\n" +
+	"\brestarts\x18\b \x01(\x05R\brestarts\x12!\n" +
+	"\fcontrol_port\x18\t \x01(\x05R\vcontrolPort\x12\x16\n" +
+	"\x06secret\x18\n" +
+	" \x01(\tR\x06secret\"\xc1\x01\n" +
 	"\fWorkloadBody\x125\n" +
 	"\bfunction\x18\x01 \x01(\v2\x17.outbid.v1.FunctionBodyH\x00R\bfunction\x122\n" +
-	"\aprogram\x18\x02 \x01(\v2\x16.outbid.v1.ProgramBodyH\x00R\aprogramB\x06\n" +
+	"\aprogram\x18\x02 \x01(\v2\x16.outbid.v1.ProgramBodyH\x00R\aprogram\x12>\n" +
+	"\rgang_function\x18\x03 \x01(\v2\x17.outbid.v1.FunctionBodyH\x00R\fgangFunctionB\x06\n" +
 	"\x04kind\"\x97\x02\n" +
 	"\fFunctionBody\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
@@ -2283,15 +2361,16 @@ var file_outbid_v1_bus_proto_depIdxs = []int32{
 	23, // 33: outbid.v1.SecretEnvironment.env:type_name -> outbid.v1.SecretEnvironment.EnvEntry
 	20, // 34: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
 	21, // 35: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	24, // 36: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	25, // 37: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	32, // 38: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	27, // 39: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	20, // 36: outbid.v1.WorkloadBody.gang_function:type_name -> outbid.v1.FunctionBody
+	24, // 37: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	25, // 38: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	32, // 39: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	27, // 40: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -2313,6 +2392,7 @@ func file_outbid_v1_bus_proto_init() {
 	file_outbid_v1_bus_proto_msgTypes[17].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),
 		(*WorkloadBody_Program)(nil),
+		(*WorkloadBody_GangFunction)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

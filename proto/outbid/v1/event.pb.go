@@ -681,6 +681,7 @@ type Event struct {
 	//	*Event_SweepAnswered
 	//	*Event_NodeFaulted
 	//	*Event_NodeCleared
+	//	*Event_TrialRetried
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1092,6 +1093,15 @@ func (x *Event) GetNodeCleared() *NodeCleared {
 	return nil
 }
 
+func (x *Event) GetTrialRetried() *TrialRetried {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_TrialRetried); ok {
+			return x.TrialRetried
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1260,6 +1270,10 @@ type Event_NodeCleared struct {
 	NodeCleared *NodeCleared `protobuf:"bytes,41,opt,name=node_cleared,json=nodeCleared,proto3,oneof"`
 }
 
+type Event_TrialRetried struct {
+	TrialRetried *TrialRetried `protobuf:"bytes,42,opt,name=trial_retried,json=trialRetried,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1341,6 +1355,8 @@ func (*Event_SweepAnswered) isEvent_Kind() {}
 func (*Event_NodeFaulted) isEvent_Kind() {}
 
 func (*Event_NodeCleared) isEvent_Kind() {}
+
+func (*Event_TrialRetried) isEvent_Kind() {}
 
 // TenantChanged adds a tenant or changes its settings.
 type TenantChanged struct {
@@ -2359,6 +2375,76 @@ func (x *TrialEnded) GetResumable() bool {
 	return false
 }
 
+// TrialRetried queues a failed trial once more, from its newest checkpoint. Its earlier failures no longer count, and its
+// tuner, which was told that it failed, is told nothing more about it. A sweep that has ended continues.
+type TrialRetried struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialRetried) Reset() {
+	*x = TrialRetried{}
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialRetried) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialRetried) ProtoMessage() {}
+
+func (x *TrialRetried) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialRetried.ProtoReflect.Descriptor instead.
+func (*TrialRetried) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TrialRetried) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *TrialRetried) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *TrialRetried) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TrialRetried) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // TrialCloned continues a trial from another's checkpoint with another configuration (PBT).
 type TrialCloned struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2375,7 +2461,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2473,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2486,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -2458,7 +2544,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2556,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2569,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -2527,7 +2613,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2625,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2638,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2595,7 +2681,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2693,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2706,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2656,7 +2742,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2754,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2767,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2729,7 +2815,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2827,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2840,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -2837,7 +2923,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +2935,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +2948,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -2915,7 +3001,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3013,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3026,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -2998,7 +3084,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3096,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3109,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -3086,7 +3172,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3184,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3197,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -3154,7 +3240,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3252,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3265,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -3273,7 +3359,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3371,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3384,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3336,7 +3422,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3434,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3447,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3414,7 +3500,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3512,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3525,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3491,7 +3577,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3589,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3602,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3569,7 +3655,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3667,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3680,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3646,7 +3732,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3744,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3757,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3732,7 +3818,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3830,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3843,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -3854,7 +3940,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +3952,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +3965,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -3901,7 +3987,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3999,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4012,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -3962,7 +4048,7 @@ type NodeFaulted struct {
 
 func (x *NodeFaulted) Reset() {
 	*x = NodeFaulted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4060,7 @@ func (x *NodeFaulted) String() string {
 func (*NodeFaulted) ProtoMessage() {}
 
 func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4073,7 @@ func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFaulted.ProtoReflect.Descriptor instead.
 func (*NodeFaulted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeFaulted) GetNode() string {
@@ -4022,7 +4108,7 @@ type NodeCleared struct {
 
 func (x *NodeCleared) Reset() {
 	*x = NodeCleared{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4120,7 @@ func (x *NodeCleared) String() string {
 func (*NodeCleared) ProtoMessage() {}
 
 func (x *NodeCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4133,7 @@ func (x *NodeCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCleared.ProtoReflect.Descriptor instead.
 func (*NodeCleared) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeCleared) GetNode() string {
@@ -4111,7 +4197,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4209,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4222,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -4176,7 +4262,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,7 +4274,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4201,7 +4287,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Note) GetSweep() string {
@@ -4259,7 +4345,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4357,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4370,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -4325,7 +4411,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4423,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4436,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4378,7 +4464,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4476,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4489,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4459,7 +4545,7 @@ type SweepAnswered struct {
 
 func (x *SweepAnswered) Reset() {
 	*x = SweepAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4557,7 @@ func (x *SweepAnswered) String() string {
 func (*SweepAnswered) ProtoMessage() {}
 
 func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4570,7 @@ func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
 func (*SweepAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SweepAnswered) GetSweep() string {
@@ -4516,7 +4602,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4614,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4627,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4585,7 +4671,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4683,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4696,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4653,7 +4739,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4751,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4764,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4756,14 +4842,18 @@ type Checkpoint struct {
 	// State of an outer optimizer, under its key and ".outer"; absent for none.
 	Outer *OuterState `protobuf:"bytes,9,opt,name=outer,proto3" json:"outer,omitempty"`
 	// CRC-64/NVME of the file in hex, which detects damage in a tenth of SHA-256's time; empty if it was not recorded.
-	Crc64Nvme     string `protobuf:"bytes,10,opt,name=crc64nvme,proto3" json:"crc64nvme,omitempty"`
+	Crc64Nvme string `protobuf:"bytes,10,opt,name=crc64nvme,proto3" json:"crc64nvme,omitempty"`
+	// The number of shards, one from each process of a gang, and their size in all; 0 if the checkpoint is one file. With
+	// shards, the file under the key is their manifest, and shard i is under the key, ".", and i.
+	Shards        int32 `protobuf:"varint,11,opt,name=shards,proto3" json:"shards,omitempty"`
+	ShardBytes    int64 `protobuf:"varint,12,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +4865,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +4878,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4861,6 +4951,90 @@ func (x *Checkpoint) GetCrc64Nvme() string {
 	return ""
 }
 
+func (x *Checkpoint) GetShards() int32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetShardBytes() int64 {
+	if x != nil {
+		return x.ShardBytes
+	}
+	return 0
+}
+
+// CheckpointShard is a process's part of a checkpoint.
+type CheckpointShard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rank  int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// SHA-256 and CRC-64/NVME of the file in hex.
+	Sha256        string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Crc64Nvme     string `protobuf:"bytes,4,opt,name=crc64nvme,proto3" json:"crc64nvme,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointShard) Reset() {
+	*x = CheckpointShard{}
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointShard) ProtoMessage() {}
+
+func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointShard.ProtoReflect.Descriptor instead.
+func (*CheckpointShard) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *CheckpointShard) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *CheckpointShard) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *CheckpointShard) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *CheckpointShard) GetCrc64Nvme() string {
+	if x != nil {
+		return x.Crc64Nvme
+	}
+	return ""
+}
+
 // Soup is an average of selected checkpoints of a sweep's trials, one safetensors file.
 type Soup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4883,7 +5057,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4895,7 +5069,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4908,7 +5082,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -4985,7 +5159,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5171,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5184,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -5062,7 +5236,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5074,7 +5248,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5087,7 +5261,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -5124,7 +5298,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
 	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbf\x14\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xff\x14\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -5178,7 +5352,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\fsoup_dropped\x18& \x01(\v2\x16.outbid.v1.SoupDroppedH\x00R\vsoupDropped\x12A\n" +
 	"\x0esweep_answered\x18' \x01(\v2\x18.outbid.v1.SweepAnsweredH\x00R\rsweepAnswered\x12;\n" +
 	"\fnode_faulted\x18( \x01(\v2\x16.outbid.v1.NodeFaultedH\x00R\vnodeFaulted\x12;\n" +
-	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeClearedB\x06\n" +
+	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeCleared\x12>\n" +
+	"\rtrial_retried\x18* \x01(\v2\x17.outbid.v1.TrialRetriedH\x00R\ftrialRetriedB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -5254,7 +5429,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\x0e2\x15.outbid.v1.TrialStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x19\n" +
 	"\bby_tuner\x18\x05 \x01(\bR\abyTuner\x12\x1c\n" +
-	"\tresumable\x18\x06 \x01(\bR\tresumable\"\xa9\x01\n" +
+	"\tresumable\x18\x06 \x01(\bR\tresumable\"h\n" +
+	"\fTrialRetried\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"\xa9\x01\n" +
 	"\vTrialCloned\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +
@@ -5471,7 +5651,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbe\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf7\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -5486,8 +5666,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\blease_id\x18\b \x01(\x04R\aleaseId\x12+\n" +
 	"\x05outer\x18\t \x01(\v2\x15.outbid.v1.OuterStateR\x05outer\x12\x1c\n" +
 	"\tcrc64nvme\x18\n" +
-	" \x01(\tR\tcrc64nvmeB\t\n" +
-	"\a_metric\"\xf7\x01\n" +
+	" \x01(\tR\tcrc64nvme\x12\x16\n" +
+	"\x06shards\x18\v \x01(\x05R\x06shards\x12\x1f\n" +
+	"\vshard_bytes\x18\f \x01(\x03R\n" +
+	"shardBytesB\t\n" +
+	"\a_metric\"q\n" +
+	"\x0fCheckpointShard\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\tR\x06sha256\x12\x1c\n" +
+	"\tcrc64nvme\x18\x04 \x01(\tR\tcrc64nvme\"\xf7\x01\n" +
 	"\x04Soup\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -5575,7 +5763,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -5603,57 +5791,59 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*TrialTargeted)(nil),         // 23: outbid.v1.TrialTargeted
 	(*TrialPaused)(nil),           // 24: outbid.v1.TrialPaused
 	(*TrialEnded)(nil),            // 25: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 26: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 27: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 28: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 29: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 30: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 31: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 32: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 33: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 34: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 35: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 36: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 37: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 38: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 39: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 40: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 41: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 42: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 43: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 44: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 45: outbid.v1.NodeChanged
-	(*NodeFaulted)(nil),           // 46: outbid.v1.NodeFaulted
-	(*NodeCleared)(nil),           // 47: outbid.v1.NodeCleared
-	(*UplinkSeen)(nil),            // 48: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 49: outbid.v1.Note
-	(*TrialAsked)(nil),            // 50: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 51: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 52: outbid.v1.RoundDecided
-	(*SweepAnswered)(nil),         // 53: outbid.v1.SweepAnswered
-	(*OrchestratorStarted)(nil),   // 54: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 55: outbid.v1.PolicySettings
-	(*Report)(nil),                // 56: outbid.v1.Report
-	(*Checkpoint)(nil),            // 57: outbid.v1.Checkpoint
-	(*Soup)(nil),                  // 58: outbid.v1.Soup
-	(*SoupPart)(nil),              // 59: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 60: outbid.v1.OuterState
-	nil,                           // 61: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 62: outbid.v1.Report.MetricsEntry
-	nil,                           // 63: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 65: outbid.v1.Tenant
-	(*SweepSpec)(nil),             // 66: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 67: outbid.v1.Fairness
-	(*Outlook)(nil),               // 68: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 69: outbid.v1.NodeInfo
-	(*NodeFault)(nil),             // 70: outbid.v1.NodeFault
-	(*Auction)(nil),               // 71: outbid.v1.Auction
-	(*Prices)(nil),                // 72: outbid.v1.Prices
-	(*Admission)(nil),             // 73: outbid.v1.Admission
+	(*TrialRetried)(nil),          // 26: outbid.v1.TrialRetried
+	(*TrialCloned)(nil),           // 27: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 28: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 29: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 30: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 31: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 32: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 33: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 34: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 35: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 36: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 37: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 38: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 39: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 40: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 41: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 42: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 43: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 44: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 45: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 46: outbid.v1.NodeChanged
+	(*NodeFaulted)(nil),           // 47: outbid.v1.NodeFaulted
+	(*NodeCleared)(nil),           // 48: outbid.v1.NodeCleared
+	(*UplinkSeen)(nil),            // 49: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 50: outbid.v1.Note
+	(*TrialAsked)(nil),            // 51: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 52: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 53: outbid.v1.RoundDecided
+	(*SweepAnswered)(nil),         // 54: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 55: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 56: outbid.v1.PolicySettings
+	(*Report)(nil),                // 57: outbid.v1.Report
+	(*Checkpoint)(nil),            // 58: outbid.v1.Checkpoint
+	(*CheckpointShard)(nil),       // 59: outbid.v1.CheckpointShard
+	(*Soup)(nil),                  // 60: outbid.v1.Soup
+	(*SoupPart)(nil),              // 61: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 62: outbid.v1.OuterState
+	nil,                           // 63: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 64: outbid.v1.Report.MetricsEntry
+	nil,                           // 65: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 67: outbid.v1.Tenant
+	(*SweepSpec)(nil),             // 68: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 69: outbid.v1.Fairness
+	(*Outlook)(nil),               // 70: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 71: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 72: outbid.v1.NodeFault
+	(*Auction)(nil),               // 73: outbid.v1.Auction
+	(*Prices)(nil),                // 74: outbid.v1.Prices
+	(*Admission)(nil),             // 75: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	64, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	66, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -5663,86 +5853,87 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	23, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
 	24, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
 	25, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	26, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	27, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	28, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	29, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	30, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	31, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	40, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	41, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	42, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	43, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	44, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	45, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	48, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	49, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	50, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	52, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	54, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	38, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	39, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	27, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	28, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	29, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	30, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	31, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	32, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	41, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	42, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	43, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	44, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	45, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	46, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	49, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	50, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	51, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	53, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	55, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	39, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	40, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	32, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	33, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	34, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	33, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	34, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	35, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
 	21, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	51, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	36, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	52, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	37, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
 	17, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
 	18, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	53, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
-	46, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
-	47, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
-	65, // 43: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	66, // 44: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	20, // 45: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 46: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	67, // 47: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	66, // 48: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	58, // 49: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	68, // 50: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	20, // 51: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 52: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	56, // 53: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	57, // 54: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	64, // 55: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	37, // 56: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	57, // 57: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	64, // 58: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	57, // 59: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	35, // 60: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 61: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 62: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	57, // 63: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 64: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	64, // 65: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 66: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 67: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	64, // 68: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	69, // 69: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 70: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	70, // 71: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 72: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	71, // 73: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	72, // 74: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	73, // 75: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	55, // 76: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	61, // 77: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	62, // 78: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	64, // 79: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	63, // 80: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	64, // 81: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	60, // 82: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	64, // 83: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	59, // 84: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	54, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	47, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
+	48, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
+	26, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
+	67, // 44: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	68, // 45: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	20, // 46: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 47: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	69, // 48: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	68, // 49: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	60, // 50: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	70, // 51: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	20, // 52: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 53: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	57, // 54: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	58, // 55: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	66, // 56: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	38, // 57: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	58, // 58: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	66, // 59: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	58, // 60: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	36, // 61: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 62: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 63: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	58, // 64: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 65: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	66, // 66: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 67: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 68: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	66, // 69: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	71, // 70: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 71: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	72, // 72: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 73: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	73, // 74: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	74, // 75: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	75, // 76: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	56, // 77: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	63, // 78: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	64, // 79: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	66, // 80: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	65, // 81: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	66, // 82: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	62, // 83: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	66, // 84: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	61, // 85: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -5797,20 +5988,21 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_SweepAnswered)(nil),
 		(*Event_NodeFaulted)(nil),
 		(*Event_NodeCleared)(nil),
+		(*Event_TrialRetried)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[41].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[49].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[29].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[36].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[42].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[50].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[51].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[52].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   56,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -150,6 +150,9 @@ const (
 	// Save the trial and end it. Its reports count, and the tuner continues with others. It is not an error for a trial
 	// that has ended.
 	TrialCommand_TRIAL_COMMAND_STOP TrialCommand = 1
+	// Run a failed trial again from its newest checkpoint, until the step that its tuner wanted. Its result counts, but the
+	// tuner is not told. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
+	TrialCommand_TRIAL_COMMAND_RETRY TrialCommand = 2
 )
 
 // Enum value maps for TrialCommand.
@@ -157,10 +160,12 @@ var (
 	TrialCommand_name = map[int32]string{
 		0: "TRIAL_COMMAND_UNSPECIFIED",
 		1: "TRIAL_COMMAND_STOP",
+		2: "TRIAL_COMMAND_RETRY",
 	}
 	TrialCommand_value = map[string]int32{
 		"TRIAL_COMMAND_UNSPECIFIED": 0,
 		"TRIAL_COMMAND_STOP":        1,
+		"TRIAL_COMMAND_RETRY":       2,
 	}
 )
 
@@ -1101,7 +1106,9 @@ type Trial struct {
 	Merges []*TrialMerge `protobuf:"bytes,26,rep,name=merges,proto3" json:"merges,omitempty"`
 	Rounds int32         `protobuf:"varint,27,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	// Values that its training code noted, as JSON by name.
-	Attributes    map[string]string `protobuf:"bytes,28,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Attributes map[string]string `protobuf:"bytes,28,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How often it was retried after it had failed. From the first time on its tuner is told nothing about it.
+	Retries       int32 `protobuf:"varint,29,opt,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1330,6 +1337,13 @@ func (x *Trial) GetAttributes() map[string]string {
 		return x.Attributes
 	}
 	return nil
+}
+
+func (x *Trial) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
 }
 
 // TrialRound is a fork slot: several forks train a trial.
@@ -3237,7 +3251,7 @@ type ControlTrialRequest struct {
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	Command TrialCommand           `protobuf:"varint,3,opt,name=command,proto3,enum=outbid.v1.TrialCommand" json:"command,omitempty"`
-	// In one line, for those who ask why the trial ended.
+	// In one line, for those who ask why the trial ended or was retried.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4147,7 +4161,9 @@ type GetCheckpointRequest struct {
 	// The newest if absent.
 	Step *int64 `protobuf:"varint,3,opt,name=step,proto3,oneof" json:"step,omitempty"`
 	// Without a step: the checkpoint with the best value of the sweep's metric, or the newest if none has a value.
-	Best          bool `protobuf:"varint,4,opt,name=best,proto3" json:"best,omitempty"`
+	Best bool `protobuf:"varint,4,opt,name=best,proto3" json:"best,omitempty"`
+	// This shard of the checkpoint; its manifest if absent.
+	Shard         *int32 `protobuf:"varint,5,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4208,6 +4224,13 @@ func (x *GetCheckpointRequest) GetBest() bool {
 		return x.Best
 	}
 	return false
+}
+
+func (x *GetCheckpointRequest) GetShard() int32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
 }
 
 // GetCheckpointResponse is a piece of the file; the first piece names the checkpoint.
@@ -5134,6 +5157,249 @@ func (x *Check) GetFix() string {
 	return ""
 }
 
+// ForecastCurvesRequest is the request of ForecastCurves.
+type ForecastCurvesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The trials to forecast, from 1 to 12.
+	Trials        []int32 `protobuf:"varint,2,rep,packed,name=trials,proto3" json:"trials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastCurvesRequest) Reset() {
+	*x = ForecastCurvesRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastCurvesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastCurvesRequest) ProtoMessage() {}
+
+func (x *ForecastCurvesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastCurvesRequest.ProtoReflect.Descriptor instead.
+func (*ForecastCurvesRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ForecastCurvesRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ForecastCurvesRequest) GetTrials() []int32 {
+	if x != nil {
+		return x.Trials
+	}
+	return nil
+}
+
+// ForecastCurvesResponse is the response of ForecastCurves.
+type ForecastCurvesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The forecasts, in the order of the request.
+	Forecasts []*CurveForecast `protobuf:"bytes,1,rep,name=forecasts,proto3" json:"forecasts,omitempty"`
+	// Why some of the trials are not forecast, in one sentence; empty if all are.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many forecasts for trials of the sweep that have ended were compared with what they reported. The width of the
+	// forecasts follows from these errors and those of other tasks.
+	Checked       int32 `protobuf:"varint,3,opt,name=checked,proto3" json:"checked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastCurvesResponse) Reset() {
+	*x = ForecastCurvesResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastCurvesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastCurvesResponse) ProtoMessage() {}
+
+func (x *ForecastCurvesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastCurvesResponse.ProtoReflect.Descriptor instead.
+func (*ForecastCurvesResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ForecastCurvesResponse) GetForecasts() []*CurveForecast {
+	if x != nil {
+		return x.Forecasts
+	}
+	return nil
+}
+
+func (x *ForecastCurvesResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ForecastCurvesResponse) GetChecked() int32 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+// CurveForecast is the forecast of a trial's metric.
+type CurveForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	// By step, from the trial's newest step to the last one.
+	Points        []*ForecastPoint `protobuf:"bytes,2,rep,name=points,proto3" json:"points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CurveForecast) Reset() {
+	*x = CurveForecast{}
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CurveForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CurveForecast) ProtoMessage() {}
+
+func (x *CurveForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CurveForecast.ProtoReflect.Descriptor instead.
+func (*CurveForecast) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *CurveForecast) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *CurveForecast) GetPoints() []*ForecastPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+// ForecastPoint is the distribution of a metric at a step.
+type ForecastPoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Step  int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	// The values that the metric is below with probability 0.1, 0.5 and 0.9.
+	Low           float64 `protobuf:"fixed64,2,opt,name=low,proto3" json:"low,omitempty"`
+	Median        float64 `protobuf:"fixed64,3,opt,name=median,proto3" json:"median,omitempty"`
+	High          float64 `protobuf:"fixed64,4,opt,name=high,proto3" json:"high,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastPoint) Reset() {
+	*x = ForecastPoint{}
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastPoint) ProtoMessage() {}
+
+func (x *ForecastPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastPoint.ProtoReflect.Descriptor instead.
+func (*ForecastPoint) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ForecastPoint) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ForecastPoint) GetLow() float64 {
+	if x != nil {
+		return x.Low
+	}
+	return 0
+}
+
+func (x *ForecastPoint) GetMedian() float64 {
+	if x != nil {
+		return x.Median
+	}
+	return 0
+}
+
+func (x *ForecastPoint) GetHigh() float64 {
+	if x != nil {
+		return x.High
+	}
+	return 0
+}
+
 // ExplainSweepRequest is the request of ExplainSweep.
 type ExplainSweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5151,7 +5417,7 @@ type ExplainSweepRequest struct {
 
 func (x *ExplainSweepRequest) Reset() {
 	*x = ExplainSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5163,7 +5429,7 @@ func (x *ExplainSweepRequest) String() string {
 func (*ExplainSweepRequest) ProtoMessage() {}
 
 func (x *ExplainSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +5442,7 @@ func (x *ExplainSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ExplainSweepRequest) GetSweep() string {
@@ -5226,7 +5492,7 @@ type ExplainSweepResponse struct {
 
 func (x *ExplainSweepResponse) Reset() {
 	*x = ExplainSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5504,7 @@ func (x *ExplainSweepResponse) String() string {
 func (*ExplainSweepResponse) ProtoMessage() {}
 
 func (x *ExplainSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5517,7 @@ func (x *ExplainSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ExplainSweepResponse) GetCause() string {
@@ -5303,7 +5569,7 @@ type SimulatedOutcome struct {
 
 func (x *SimulatedOutcome) Reset() {
 	*x = SimulatedOutcome{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +5581,7 @@ func (x *SimulatedOutcome) String() string {
 func (*SimulatedOutcome) ProtoMessage() {}
 
 func (x *SimulatedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +5594,7 @@ func (x *SimulatedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SimulatedOutcome.ProtoReflect.Descriptor instead.
 func (*SimulatedOutcome) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SimulatedOutcome) GetPolicy() string {
@@ -5363,7 +5629,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5375,7 +5641,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5388,7 +5654,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -5408,7 +5674,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5420,7 +5686,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5433,7 +5699,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -5458,7 +5724,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5736,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5749,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -5517,7 +5783,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5529,7 +5795,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5542,7 +5808,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -5570,7 +5836,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5848,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5595,7 +5861,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -5666,7 +5932,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5944,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5957,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Decision) GetKind() string {
@@ -5756,7 +6022,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5768,7 +6034,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +6047,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -5809,7 +6075,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[83]
+	mi := &file_outbid_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +6087,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[83]
+	mi := &file_outbid_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +6100,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -5865,7 +6131,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[84]
+	mi := &file_outbid_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5877,7 +6143,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[84]
+	mi := &file_outbid_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5890,7 +6156,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -5931,7 +6197,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[85]
+	mi := &file_outbid_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5943,7 +6209,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[85]
+	mi := &file_outbid_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5956,7 +6222,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -6004,7 +6270,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[86]
+	mi := &file_outbid_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6016,7 +6282,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[86]
+	mi := &file_outbid_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6029,7 +6295,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -6048,7 +6314,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[87]
+	mi := &file_outbid_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6326,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[87]
+	mi := &file_outbid_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6339,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 // ListAuditRequest is the request of ListAudit.
@@ -6099,7 +6365,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[88]
+	mi := &file_outbid_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6111,7 +6377,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[88]
+	mi := &file_outbid_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6124,7 +6390,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -6190,7 +6456,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[89]
+	mi := &file_outbid_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6202,7 +6468,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[89]
+	mi := &file_outbid_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6215,7 +6481,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -6253,7 +6519,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_outbid_v1_service_proto_msgTypes[90]
+	mi := &file_outbid_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6531,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[90]
+	mi := &file_outbid_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6544,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AuditRecord) GetSeq() uint64 {
@@ -6322,7 +6588,7 @@ type APIToken struct {
 
 func (x *APIToken) Reset() {
 	*x = APIToken{}
-	mi := &file_outbid_v1_service_proto_msgTypes[91]
+	mi := &file_outbid_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6600,7 @@ func (x *APIToken) String() string {
 func (*APIToken) ProtoMessage() {}
 
 func (x *APIToken) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[91]
+	mi := &file_outbid_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6613,7 @@ func (x *APIToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
 func (*APIToken) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *APIToken) GetTenant() string {
@@ -6424,7 +6690,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[92]
+	mi := &file_outbid_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6436,7 +6702,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[92]
+	mi := &file_outbid_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6449,7 +6715,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CreateTokenRequest) GetTenant() string {
@@ -6498,7 +6764,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[93]
+	mi := &file_outbid_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6510,7 +6776,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[93]
+	mi := &file_outbid_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6523,7 +6789,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -6551,7 +6817,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[94]
+	mi := &file_outbid_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6563,7 +6829,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[94]
+	mi := &file_outbid_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6576,7 +6842,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListTokensRequest) GetTenant() string {
@@ -6597,7 +6863,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[95]
+	mi := &file_outbid_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6609,7 +6875,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[95]
+	mi := &file_outbid_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6622,7 +6888,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListTokensResponse) GetTokens() []*APIToken {
@@ -6648,7 +6914,7 @@ type RotateTokenRequest struct {
 
 func (x *RotateTokenRequest) Reset() {
 	*x = RotateTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[96]
+	mi := &file_outbid_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6660,7 +6926,7 @@ func (x *RotateTokenRequest) String() string {
 func (*RotateTokenRequest) ProtoMessage() {}
 
 func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[96]
+	mi := &file_outbid_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6673,7 +6939,7 @@ func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateTokenRequest.ProtoReflect.Descriptor instead.
 func (*RotateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RotateTokenRequest) GetTenant() string {
@@ -6715,7 +6981,7 @@ type RotateTokenResponse struct {
 
 func (x *RotateTokenResponse) Reset() {
 	*x = RotateTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[97]
+	mi := &file_outbid_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +6993,7 @@ func (x *RotateTokenResponse) String() string {
 func (*RotateTokenResponse) ProtoMessage() {}
 
 func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[97]
+	mi := &file_outbid_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +7006,7 @@ func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateTokenResponse.ProtoReflect.Descriptor instead.
 func (*RotateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RotateTokenResponse) GetToken() string {
@@ -6769,7 +7035,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[98]
+	mi := &file_outbid_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +7047,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[98]
+	mi := &file_outbid_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +7060,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RevokeTokenRequest) GetTenant() string {
@@ -6820,7 +7086,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[99]
+	mi := &file_outbid_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6832,7 +7098,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[99]
+	mi := &file_outbid_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6845,14 +7111,14 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"~\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x1aoutbid/v1/permission.proto\x1a\x19outbid/v1/retention.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"~\n" +
 	"\x06Secret\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x121\n" +
@@ -6909,7 +7175,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astopped\x18\x05 \x01(\x05R\astopped\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x14\n" +
-	"\x05total\x18\b \x01(\x05R\x05total\"\xb8\b\n" +
+	"\x05total\x18\b \x01(\x05R\x05total\"\xd2\b\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -6944,7 +7210,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x06rounds\x18\x1b \x01(\x05R\x06rounds\x12@\n" +
 	"\n" +
 	"attributes\x18\x1c \x03(\v2 .outbid.v1.Trial.AttributesEntryR\n" +
-	"attributes\x1a=\n" +
+	"attributes\x12\x18\n" +
+	"\aretries\x18\x1d \x01(\x05R\aretries\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -7154,13 +7421,15 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x0ePutBlobRequest\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\")\n" +
 	"\x0fPutBlobResponse\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"x\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x9d\x01\n" +
 	"\x14GetCheckpointRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
 	"\x04step\x18\x03 \x01(\x03H\x00R\x04step\x88\x01\x01\x12\x12\n" +
-	"\x04best\x18\x04 \x01(\bR\x04bestB\a\n" +
-	"\x05_step\"b\n" +
+	"\x04best\x18\x04 \x01(\bR\x04best\x12\x19\n" +
+	"\x05shard\x18\x05 \x01(\x05H\x01R\x05shard\x88\x01\x01B\a\n" +
+	"\x05_stepB\b\n" +
+	"\x06_shard\"b\n" +
 	"\x15GetCheckpointResponse\x125\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
@@ -7225,7 +7494,22 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
-	"\x03fix\x18\x04 \x01(\tR\x03fix\"\x88\x01\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\"E\n" +
+	"\x15ForecastCurvesRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
+	"\x06trials\x18\x02 \x03(\x05R\x06trials\"\x82\x01\n" +
+	"\x16ForecastCurvesResponse\x126\n" +
+	"\tforecasts\x18\x01 \x03(\v2\x18.outbid.v1.CurveForecastR\tforecasts\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\achecked\x18\x03 \x01(\x05R\achecked\"W\n" +
+	"\rCurveForecast\x12\x14\n" +
+	"\x05trial\x18\x01 \x01(\x05R\x05trial\x120\n" +
+	"\x06points\x18\x02 \x03(\v2\x18.outbid.v1.ForecastPointR\x06points\"a\n" +
+	"\rForecastPoint\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x10\n" +
+	"\x03low\x18\x02 \x01(\x01R\x03low\x12\x16\n" +
+	"\x06median\x18\x03 \x01(\x01R\x06median\x12\x12\n" +
+	"\x04high\x18\x04 \x01(\x01R\x04high\"\x88\x01\n" +
 	"\x13ExplainSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x19\n" +
 	"\x05trial\x18\x02 \x01(\x05H\x00R\x05trial\x88\x01\x01\x12\x1a\n" +
@@ -7350,16 +7634,17 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x03*E\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x03*^\n" +
 	"\fTrialCommand\x12\x1d\n" +
 	"\x19TRIAL_COMMAND_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12TRIAL_COMMAND_STOP\x10\x01*\x8f\x01\n" +
+	"\x12TRIAL_COMMAND_STOP\x10\x01\x12\x17\n" +
+	"\x13TRIAL_COMMAND_RETRY\x10\x02*\x8f\x01\n" +
 	"\vNodeCommand\x12\x1c\n" +
 	"\x18NODE_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
 	"\x15NODE_COMMAND_UNCORDON\x10\x03\x12\x16\n" +
-	"\x12NODE_COMMAND_EVICT\x10\x042\xa0\x1a\n" +
+	"\x12NODE_COMMAND_EVICT\x10\x042\x96\x1c\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -7389,7 +7674,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\tTellTrial\x12\x1b.outbid.v1.TellTrialRequest\x1a\x1c.outbid.v1.TellTrialResponse\x12K\n" +
 	"\n" +
 	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12O\n" +
-	"\fExplainSweep\x12\x1e.outbid.v1.ExplainSweepRequest\x1a\x1f.outbid.v1.ExplainSweepResponse\x12C\n" +
+	"\fExplainSweep\x12\x1e.outbid.v1.ExplainSweepRequest\x1a\x1f.outbid.v1.ExplainSweepResponse\x12U\n" +
+	"\x0eForecastCurves\x12 .outbid.v1.ForecastCurvesRequest\x1a!.outbid.v1.ForecastCurvesResponse\x12C\n" +
 	"\bGetRound\x12\x1a.outbid.v1.GetRoundRequest\x1a\x1b.outbid.v1.GetRoundResponse\x12I\n" +
 	"\n" +
 	"ListRounds\x12\x1c.outbid.v1.ListRoundsRequest\x1a\x1d.outbid.v1.ListRoundsResponse\x12U\n" +
@@ -7411,7 +7697,9 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\vRotateToken\x12\x1d.outbid.v1.RotateTokenRequest\x1a\x1e.outbid.v1.RotateTokenResponse\x12L\n" +
 	"\vRevokeToken\x12\x1d.outbid.v1.RevokeTokenRequest\x1a\x1e.outbid.v1.RevokeTokenResponse\x12F\n" +
 	"\tListAudit\x12\x1b.outbid.v1.ListAuditRequest\x1a\x1c.outbid.v1.ListAuditResponse\x12C\n" +
-	"\bGetUsage\x12\x1a.outbid.v1.GetUsageRequest\x1a\x1b.outbid.v1.GetUsageResponse\x12R\n" +
+	"\bGetUsage\x12\x1a.outbid.v1.GetUsageRequest\x1a\x1b.outbid.v1.GetUsageResponse\x12L\n" +
+	"\vCheckAccess\x12\x1d.outbid.v1.CheckAccessRequest\x1a\x1e.outbid.v1.CheckAccessResponse\x12O\n" +
+	"\fRunRetention\x12\x1e.outbid.v1.RunRetentionRequest\x1a\x1f.outbid.v1.RunRetentionResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -7427,7 +7715,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
@@ -7506,119 +7794,127 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*GetServerInfoResponse)(nil),  // 74: outbid.v1.GetServerInfoResponse
 	(*Caller)(nil),                 // 75: outbid.v1.Caller
 	(*Check)(nil),                  // 76: outbid.v1.Check
-	(*ExplainSweepRequest)(nil),    // 77: outbid.v1.ExplainSweepRequest
-	(*ExplainSweepResponse)(nil),   // 78: outbid.v1.ExplainSweepResponse
-	(*SimulatedOutcome)(nil),       // 79: outbid.v1.SimulatedOutcome
-	(*GetRoundRequest)(nil),        // 80: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 81: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 82: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 83: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 84: outbid.v1.Round
-	(*Decision)(nil),               // 85: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 86: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 87: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 88: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 89: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 90: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 91: outbid.v1.RemoveWorkerResponse
-	(*ListAuditRequest)(nil),       // 92: outbid.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 93: outbid.v1.ListAuditResponse
-	(*AuditRecord)(nil),            // 94: outbid.v1.AuditRecord
-	(*APIToken)(nil),               // 95: outbid.v1.APIToken
-	(*CreateTokenRequest)(nil),     // 96: outbid.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 97: outbid.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 98: outbid.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 99: outbid.v1.ListTokensResponse
-	(*RotateTokenRequest)(nil),     // 100: outbid.v1.RotateTokenRequest
-	(*RotateTokenResponse)(nil),    // 101: outbid.v1.RotateTokenResponse
-	(*RevokeTokenRequest)(nil),     // 102: outbid.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 103: outbid.v1.RevokeTokenResponse
-	nil,                            // 104: outbid.v1.Trial.AttributesEntry
-	nil,                            // 105: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 106: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 107: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 108: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 109: outbid.v1.SweepSpec
-	(SweepState)(0),                // 110: outbid.v1.SweepState
-	(*Outlook)(nil),                // 111: outbid.v1.Outlook
-	(*Fairness)(nil),               // 112: outbid.v1.Fairness
-	(*Soup)(nil),                   // 113: outbid.v1.Soup
-	(*Admission)(nil),              // 114: outbid.v1.Admission
-	(TrialState)(0),                // 115: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 116: google.protobuf.Struct
-	(*Report)(nil),                 // 117: outbid.v1.Report
-	(*Checkpoint)(nil),             // 118: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 119: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 120: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 121: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 122: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 123: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 124: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 125: outbid.v1.Batch
-	(*Auction)(nil),                // 126: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 127: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 128: google.protobuf.Duration
-	(*Parameter)(nil),              // 129: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 130: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 131: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 132: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 133: outbid.v1.RemoveTenantRequest
-	(*GetUsageRequest)(nil),        // 134: outbid.v1.GetUsageRequest
-	(*SetTenantResponse)(nil),      // 135: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 136: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 137: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 138: outbid.v1.RemoveTenantResponse
-	(*GetUsageResponse)(nil),       // 139: outbid.v1.GetUsageResponse
+	(*ForecastCurvesRequest)(nil),  // 77: outbid.v1.ForecastCurvesRequest
+	(*ForecastCurvesResponse)(nil), // 78: outbid.v1.ForecastCurvesResponse
+	(*CurveForecast)(nil),          // 79: outbid.v1.CurveForecast
+	(*ForecastPoint)(nil),          // 80: outbid.v1.ForecastPoint
+	(*ExplainSweepRequest)(nil),    // 81: outbid.v1.ExplainSweepRequest
+	(*ExplainSweepResponse)(nil),   // 82: outbid.v1.ExplainSweepResponse
+	(*SimulatedOutcome)(nil),       // 83: outbid.v1.SimulatedOutcome
+	(*GetRoundRequest)(nil),        // 84: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 85: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 86: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 87: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 88: outbid.v1.Round
+	(*Decision)(nil),               // 89: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 90: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 91: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 92: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 93: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 94: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 95: outbid.v1.RemoveWorkerResponse
+	(*ListAuditRequest)(nil),       // 96: outbid.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 97: outbid.v1.ListAuditResponse
+	(*AuditRecord)(nil),            // 98: outbid.v1.AuditRecord
+	(*APIToken)(nil),               // 99: outbid.v1.APIToken
+	(*CreateTokenRequest)(nil),     // 100: outbid.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 101: outbid.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 102: outbid.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 103: outbid.v1.ListTokensResponse
+	(*RotateTokenRequest)(nil),     // 104: outbid.v1.RotateTokenRequest
+	(*RotateTokenResponse)(nil),    // 105: outbid.v1.RotateTokenResponse
+	(*RevokeTokenRequest)(nil),     // 106: outbid.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 107: outbid.v1.RevokeTokenResponse
+	nil,                            // 108: outbid.v1.Trial.AttributesEntry
+	nil,                            // 109: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 110: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 111: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 112: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 113: outbid.v1.SweepSpec
+	(SweepState)(0),                // 114: outbid.v1.SweepState
+	(*Outlook)(nil),                // 115: outbid.v1.Outlook
+	(*Fairness)(nil),               // 116: outbid.v1.Fairness
+	(*Soup)(nil),                   // 117: outbid.v1.Soup
+	(*Admission)(nil),              // 118: outbid.v1.Admission
+	(TrialState)(0),                // 119: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 120: google.protobuf.Struct
+	(*Report)(nil),                 // 121: outbid.v1.Report
+	(*Checkpoint)(nil),             // 122: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 123: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 124: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 125: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 126: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 127: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 128: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 129: outbid.v1.Batch
+	(*Auction)(nil),                // 130: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 131: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 132: google.protobuf.Duration
+	(*Parameter)(nil),              // 133: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 134: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 135: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 136: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 137: outbid.v1.RemoveTenantRequest
+	(*GetUsageRequest)(nil),        // 138: outbid.v1.GetUsageRequest
+	(*CheckAccessRequest)(nil),     // 139: outbid.v1.CheckAccessRequest
+	(*RunRetentionRequest)(nil),    // 140: outbid.v1.RunRetentionRequest
+	(*SetTenantResponse)(nil),      // 141: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 142: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 143: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 144: outbid.v1.RemoveTenantResponse
+	(*GetUsageResponse)(nil),       // 145: outbid.v1.GetUsageResponse
+	(*CheckAccessResponse)(nil),    // 146: outbid.v1.CheckAccessResponse
+	(*RunRetentionResponse)(nil),   // 147: outbid.v1.RunRetentionResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	107, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	111, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
 	4,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
 	4,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	108, // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	109, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	110, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	107, // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	107, // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	112, // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	113, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	114, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	111, // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	111, // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	15,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	16,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	14,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	111, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	112, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	113, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	114, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	107, // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	115, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	116, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	117, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	107, // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	107, // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	118, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	115, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	116, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	117, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	118, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	111, // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	119, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	120, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	121, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	111, // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	111, // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	122, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
 	20,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
 	17,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
 	19,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	104, // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	107, // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	107, // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	108, // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	111, // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	111, // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
 	18,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
 	21,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	107, // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	107, // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	111, // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	111, // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
 	18,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	119, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	123, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
 	21,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	107, // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	107, // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	109, // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	111, // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	111, // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	113, // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	13,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	109, // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	111, // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	116, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	113, // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	115, // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	120, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	13,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	13,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	16,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	16,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	36,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	117, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	121, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	13,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
 	40,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
 	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
@@ -7626,153 +7922,161 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	16,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	36,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	107, // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	111, // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
 	13,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	2,   // 57: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
 	16,  // 58: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
-	105, // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	120, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	109, // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	124, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	13,  // 61: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	50,  // 62: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	107, // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	111, // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	57,  // 64: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
 	3,   // 65: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
 	57,  // 66: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	121, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	122, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	107, // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	125, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	126, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	111, // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	58,  // 70: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	123, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	124, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	118, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	113, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	113, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	113, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	127, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	128, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	122, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	117, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	117, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	117, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
 	16,  // 77: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	117, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	121, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	16,  // 79: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	125, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	107, // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	129, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	111, // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
 	76,  // 82: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	106, // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	110, // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
 	75,  // 84: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	79,  // 85: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
-	84,  // 86: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	84,  // 87: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	107, // 88: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	126, // 89: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	85,  // 90: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	127, // 91: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	107, // 92: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	128, // 93: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	107, // 94: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	107, // 95: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	107, // 96: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	94,  // 97: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
-	116, // 98: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
-	107, // 99: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
-	107, // 100: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
-	107, // 101: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
-	128, // 102: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
-	95,  // 103: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
-	95,  // 104: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
-	128, // 105: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
-	128, // 106: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
-	95,  // 107: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
-	129, // 108: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 109: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 110: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 111: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 112: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 113: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 114: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 115: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 116: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 117: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 118: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	46,  // 119: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	48,  // 120: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 121: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	51,  // 122: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	53,  // 123: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	55,  // 124: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	59,  // 125: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	61,  // 126: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	63,  // 127: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	65,  // 128: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	67,  // 129: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	69,  // 130: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	71,  // 131: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	77,  // 132: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
-	80,  // 133: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	82,  // 134: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	86,  // 135: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	88,  // 136: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	90,  // 137: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	130, // 138: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	131, // 139: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	132, // 140: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	133, // 141: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 142: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 143: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 144: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 145: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	96,  // 146: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
-	98,  // 147: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
-	100, // 148: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
-	102, // 149: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
-	92,  // 150: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
-	134, // 151: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
-	73,  // 152: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 153: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 154: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 155: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 156: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 157: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 158: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 159: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 160: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 161: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 162: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 163: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 164: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 165: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 166: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 167: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 168: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 169: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 170: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 171: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 172: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 173: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 174: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 175: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	78,  // 176: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	81,  // 177: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	83,  // 178: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	87,  // 179: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	89,  // 180: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	91,  // 181: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	135, // 182: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	136, // 183: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	137, // 184: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	138, // 185: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 186: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 187: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 188: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 189: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	97,  // 190: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
-	99,  // 191: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
-	101, // 192: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
-	103, // 193: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
-	93,  // 194: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
-	139, // 195: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
-	74,  // 196: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	153, // [153:197] is the sub-list for method output_type
-	109, // [109:153] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	79,  // 85: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
+	80,  // 86: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
+	83,  // 87: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
+	88,  // 88: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	88,  // 89: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	111, // 90: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	130, // 91: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	89,  // 92: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	131, // 93: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	111, // 94: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	132, // 95: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	111, // 96: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	111, // 97: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	111, // 98: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	98,  // 99: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
+	120, // 100: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
+	111, // 101: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
+	111, // 102: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
+	111, // 103: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
+	132, // 104: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
+	99,  // 105: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
+	99,  // 106: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
+	132, // 107: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
+	132, // 108: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
+	99,  // 109: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
+	133, // 110: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 111: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 112: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 113: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 114: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 115: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 116: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 117: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 118: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 119: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 120: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	46,  // 121: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	48,  // 122: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 123: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	51,  // 124: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	53,  // 125: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	55,  // 126: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	59,  // 127: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	61,  // 128: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	63,  // 129: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	65,  // 130: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	67,  // 131: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	69,  // 132: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	71,  // 133: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	81,  // 134: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	77,  // 135: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
+	84,  // 136: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	86,  // 137: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	90,  // 138: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	92,  // 139: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	94,  // 140: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	134, // 141: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	135, // 142: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	136, // 143: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	137, // 144: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 145: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 146: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 147: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 148: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	100, // 149: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
+	102, // 150: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
+	104, // 151: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
+	106, // 152: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
+	96,  // 153: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
+	138, // 154: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
+	139, // 155: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
+	140, // 156: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
+	73,  // 157: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 158: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 159: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 160: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 161: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 162: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 163: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 164: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 165: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 166: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 167: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 168: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 169: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 170: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 171: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 172: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 173: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 174: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 175: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 176: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 177: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 178: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 179: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 180: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	82,  // 181: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	78,  // 182: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
+	85,  // 183: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	87,  // 184: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	91,  // 185: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	93,  // 186: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	95,  // 187: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	141, // 188: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	142, // 189: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	143, // 190: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	144, // 191: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 192: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 193: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 194: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 195: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	101, // 196: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
+	103, // 197: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
+	105, // 198: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
+	107, // 199: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
+	97,  // 200: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	145, // 201: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
+	146, // 202: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
+	147, // 203: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
+	74,  // 204: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	158, // [158:205] is the sub-list for method output_type
+	111, // [111:158] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -7784,6 +8088,8 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
+	file_outbid_v1_permission_proto_init()
+	file_outbid_v1_retention_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
 	file_outbid_v1_usage_proto_init()
@@ -7794,14 +8100,14 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[47].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[57].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[73].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   103,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

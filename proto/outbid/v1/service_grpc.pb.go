@@ -45,6 +45,7 @@ const (
 	OutbidService_TellTrial_FullMethodName      = "/outbid.v1.OutbidService/TellTrial"
 	OutbidService_ReadLedger_FullMethodName     = "/outbid.v1.OutbidService/ReadLedger"
 	OutbidService_ExplainSweep_FullMethodName   = "/outbid.v1.OutbidService/ExplainSweep"
+	OutbidService_ForecastCurves_FullMethodName = "/outbid.v1.OutbidService/ForecastCurves"
 	OutbidService_GetRound_FullMethodName       = "/outbid.v1.OutbidService/GetRound"
 	OutbidService_ListRounds_FullMethodName     = "/outbid.v1.OutbidService/ListRounds"
 	OutbidService_NewWorkerToken_FullMethodName = "/outbid.v1.OutbidService/NewWorkerToken"
@@ -64,6 +65,8 @@ const (
 	OutbidService_RevokeToken_FullMethodName    = "/outbid.v1.OutbidService/RevokeToken"
 	OutbidService_ListAudit_FullMethodName      = "/outbid.v1.OutbidService/ListAudit"
 	OutbidService_GetUsage_FullMethodName       = "/outbid.v1.OutbidService/GetUsage"
+	OutbidService_CheckAccess_FullMethodName    = "/outbid.v1.OutbidService/CheckAccess"
+	OutbidService_RunRetention_FullMethodName   = "/outbid.v1.OutbidService/RunRetention"
 	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
@@ -93,7 +96,7 @@ type OutbidServiceClient interface {
 	ReadColumns(ctx context.Context, in *ReadColumnsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadColumnsResponse], error)
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error)
-	// ControlTrial stops one trial; its sweep continues.
+	// ControlTrial stops one trial, or retries one that failed; its sweep continues.
 	ControlTrial(ctx context.Context, in *ControlTrialRequest, opts ...grpc.CallOption) (*ControlTrialResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(ctx context.Context, in *ExtendSweepRequest, opts ...grpc.CallOption) (*ExtendSweepResponse, error)
@@ -123,6 +126,8 @@ type OutbidServiceClient interface {
 	// ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
 	// weight would have done.
 	ExplainSweep(ctx context.Context, in *ExplainSweepRequest, opts ...grpc.CallOption) (*ExplainSweepResponse, error)
+	// ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
+	ForecastCurves(ctx context.Context, in *ForecastCurvesRequest, opts ...grpc.CallOption) (*ForecastCurvesResponse, error)
 	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
@@ -161,6 +166,11 @@ type OutbidServiceClient interface {
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error)
+	// CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask.
+	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
+	// RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
+	// lists it. For admins and tenant-admins.
+	RunRetention(ctx context.Context, in *RunRetentionRequest, opts ...grpc.CallOption) (*RunRetentionResponse, error)
 	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -482,6 +492,16 @@ func (c *outbidServiceClient) ExplainSweep(ctx context.Context, in *ExplainSweep
 	return out, nil
 }
 
+func (c *outbidServiceClient) ForecastCurves(ctx context.Context, in *ForecastCurvesRequest, opts ...grpc.CallOption) (*ForecastCurvesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForecastCurvesResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ForecastCurves_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetRoundResponse)
@@ -672,6 +692,26 @@ func (c *outbidServiceClient) GetUsage(ctx context.Context, in *GetUsageRequest,
 	return out, nil
 }
 
+func (c *outbidServiceClient) CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckAccessResponse)
+	err := c.cc.Invoke(ctx, OutbidService_CheckAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) RunRetention(ctx context.Context, in *RunRetentionRequest, opts ...grpc.CallOption) (*RunRetentionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RunRetentionResponse)
+	err := c.cc.Invoke(ctx, OutbidService_RunRetention_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -708,7 +748,7 @@ type OutbidServiceServer interface {
 	ReadColumns(*ReadColumnsRequest, grpc.ServerStreamingServer[ReadColumnsResponse]) error
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error)
-	// ControlTrial stops one trial; its sweep continues.
+	// ControlTrial stops one trial, or retries one that failed; its sweep continues.
 	ControlTrial(context.Context, *ControlTrialRequest) (*ControlTrialResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error)
@@ -738,6 +778,8 @@ type OutbidServiceServer interface {
 	// ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
 	// weight would have done.
 	ExplainSweep(context.Context, *ExplainSweepRequest) (*ExplainSweepResponse, error)
+	// ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
+	ForecastCurves(context.Context, *ForecastCurvesRequest) (*ForecastCurvesResponse, error)
 	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
@@ -776,6 +818,11 @@ type OutbidServiceServer interface {
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error)
+	// CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask.
+	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
+	// RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
+	// lists it. For admins and tenant-admins.
+	RunRetention(context.Context, *RunRetentionRequest) (*RunRetentionResponse, error)
 	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -860,6 +907,9 @@ func (UnimplementedOutbidServiceServer) ReadLedger(*ReadLedgerRequest, grpc.Serv
 func (UnimplementedOutbidServiceServer) ExplainSweep(context.Context, *ExplainSweepRequest) (*ExplainSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainSweep not implemented")
 }
+func (UnimplementedOutbidServiceServer) ForecastCurves(context.Context, *ForecastCurvesRequest) (*ForecastCurvesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForecastCurves not implemented")
+}
 func (UnimplementedOutbidServiceServer) GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRound not implemented")
 }
@@ -916,6 +966,12 @@ func (UnimplementedOutbidServiceServer) ListAudit(context.Context, *ListAuditReq
 }
 func (UnimplementedOutbidServiceServer) GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetUsage not implemented")
+}
+func (UnimplementedOutbidServiceServer) CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckAccess not implemented")
+}
+func (UnimplementedOutbidServiceServer) RunRetention(context.Context, *RunRetentionRequest) (*RunRetentionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunRetention not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -1302,6 +1358,24 @@ func _OutbidService_ExplainSweep_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_ForecastCurves_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastCurvesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ForecastCurves(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ForecastCurves_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ForecastCurves(ctx, req.(*ForecastCurvesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetRound_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetRoundRequest)
 	if err := dec(in); err != nil {
@@ -1644,6 +1718,42 @@ func _OutbidService_GetUsage_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_CheckAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckAccessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).CheckAccess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_CheckAccess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).CheckAccess(ctx, req.(*CheckAccessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_RunRetention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunRetentionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).RunRetention(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_RunRetention_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).RunRetention(ctx, req.(*RunRetentionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -1730,6 +1840,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _OutbidService_ExplainSweep_Handler,
 		},
 		{
+			MethodName: "ForecastCurves",
+			Handler:    _OutbidService_ForecastCurves_Handler,
+		},
+		{
 			MethodName: "GetRound",
 			Handler:    _OutbidService_GetRound_Handler,
 		},
@@ -1804,6 +1918,14 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetUsage",
 			Handler:    _OutbidService_GetUsage_Handler,
+		},
+		{
+			MethodName: "CheckAccess",
+			Handler:    _OutbidService_CheckAccess_Handler,
+		},
+		{
+			MethodName: "RunRetention",
+			Handler:    _OutbidService_RunRetention_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

@@ -336,11 +336,16 @@ func (x *ReportBatch) GetReports() []*Report {
 
 // ProcessSaved offers a checkpoint file in the scratch directory; the worker moves it and answers with SaveDone.
 type ProcessSaved struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
-	Metric        *float64               `protobuf:"fixed64,4,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Fork   *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
+	Path   string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Step   int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	Metric *float64               `protobuf:"fixed64,4,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// Set if the file is this process's shard of a checkpoint.
+	Shard *CheckpointShard `protobuf:"bytes,5,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Set if the file is the manifest of a checkpoint whose shards are all in the store: their number and size in all.
+	Shards        int32 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"`
+	ShardBytes    int64 `protobuf:"varint,7,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +404,27 @@ func (x *ProcessSaved) GetStep() int64 {
 func (x *ProcessSaved) GetMetric() float64 {
 	if x != nil && x.Metric != nil {
 		return *x.Metric
+	}
+	return 0
+}
+
+func (x *ProcessSaved) GetShard() *CheckpointShard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
+func (x *ProcessSaved) GetShards() int32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *ProcessSaved) GetShardBytes() int64 {
+	if x != nil {
+		return x.ShardBytes
 	}
 	return 0
 }
@@ -467,7 +493,9 @@ type ProcessEnded struct {
 	// It ended because it was told to, not by itself.
 	Ordered bool `protobuf:"varint,5,opt,name=ordered,proto3" json:"ordered,omitempty"`
 	// It ended by itself and gave up the trial, with or without a value.
-	Pruned        bool `protobuf:"varint,6,opt,name=pruned,proto3" json:"pruned,omitempty"`
+	Pruned bool `protobuf:"varint,6,opt,name=pruned,proto3" json:"pruned,omitempty"`
+	// It failed only because another process of its gang is gone.
+	PeerLost      bool `protobuf:"varint,7,opt,name=peer_lost,json=peerLost,proto3" json:"peer_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -540,6 +568,13 @@ func (x *ProcessEnded) GetOrdered() bool {
 func (x *ProcessEnded) GetPruned() bool {
 	if x != nil {
 		return x.Pruned
+	}
+	return false
+}
+
+func (x *ProcessEnded) GetPeerLost() bool {
+	if x != nil {
+		return x.PeerLost
 	}
 	return false
 }
@@ -683,7 +718,16 @@ type TrialAssignment struct {
 	// Also save at the best value of the metric.
 	KeepBest bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
 	// Which of the trial's forks this is; absent if it has only one.
-	Part          *ForkPart `protobuf:"bytes,14,opt,name=part,proto3" json:"part,omitempty"`
+	Part *ForkPart `protobuf:"bytes,14,opt,name=part,proto3" json:"part,omitempty"`
+	// Which process of a gang this is; absent for a trial with one process.
+	Rank *GangRank `protobuf:"bytes,15,opt,name=rank,proto3" json:"rank,omitempty"`
+	// The span of the trial's processes, as a W3C traceparent; "" if the sweep is not traced.
+	Traceparent string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// Whether the server and the worker accept checkpoints with shards.
+	ShardedCheckpoints bool `protobuf:"varint,20,opt,name=sharded_checkpoints,json=shardedCheckpoints,proto3" json:"sharded_checkpoints,omitempty"`
+	// The shards of the start checkpoint that are on this node: those of its own processes, or all if the gang had another
+	// number of processes or the shards are directories.
+	StartShards   []*ShardFile `protobuf:"bytes,21,rep,name=start_shards,json=startShards,proto3" json:"start_shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,6 +860,185 @@ func (x *TrialAssignment) GetPart() *ForkPart {
 	return nil
 }
 
+func (x *TrialAssignment) GetRank() *GangRank {
+	if x != nil {
+		return x.Rank
+	}
+	return nil
+}
+
+func (x *TrialAssignment) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *TrialAssignment) GetShardedCheckpoints() bool {
+	if x != nil {
+		return x.ShardedCheckpoints
+	}
+	return false
+}
+
+func (x *TrialAssignment) GetStartShards() []*ShardFile {
+	if x != nil {
+		return x.StartShards
+	}
+	return nil
+}
+
+// ShardFile is a shard of the start checkpoint.
+type ShardFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardFile) Reset() {
+	*x = ShardFile{}
+	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardFile) ProtoMessage() {}
+
+func (x *ShardFile) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardFile.ProtoReflect.Descriptor instead.
+func (*ShardFile) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ShardFile) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ShardFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// GangRank is one process of a gang.
+type GangRank struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Rank      int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	WorldSize int32                  `protobuf:"varint,2,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
+	LocalRank int32                  `protobuf:"varint,3,opt,name=local_rank,json=localRank,proto3" json:"local_rank,omitempty"`
+	// Where rank 0 listens for the other processes: the first port from control_port on that is free, and whose rendezvous
+	// port is free.
+	Address     string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	ControlPort int32  `protobuf:"varint,5,opt,name=control_port,json=controlPort,proto3" json:"control_port,omitempty"`
+	// What the processes prove to know before they trust each other.
+	Secret string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The port for the rendezvous of training code (MASTER_PORT) that goes with control_port. If rank 0 listens at a later
+	// port, the rendezvous port is as much later.
+	Port          int32 `protobuf:"varint,7,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GangRank) Reset() {
+	*x = GangRank{}
+	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GangRank) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GangRank) ProtoMessage() {}
+
+func (x *GangRank) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GangRank.ProtoReflect.Descriptor instead.
+func (*GangRank) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GangRank) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *GangRank) GetWorldSize() int32 {
+	if x != nil {
+		return x.WorldSize
+	}
+	return 0
+}
+
+func (x *GangRank) GetLocalRank() int32 {
+	if x != nil {
+		return x.LocalRank
+	}
+	return 0
+}
+
+func (x *GangRank) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *GangRank) GetControlPort() int32 {
+	if x != nil {
+		return x.ControlPort
+	}
+	return 0
+}
+
+func (x *GangRank) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *GangRank) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // Directive changes what the current trial should do.
 type Directive struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -833,7 +1056,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	mi := &file_outbid_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1068,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	mi := &file_outbid_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1081,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Directive) GetFork() *ForkRef {
@@ -908,15 +1131,17 @@ type SaveDone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
 	Step  int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	// Empty if the checkpoint is in the store.
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// Empty if the file is in the store.
+	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// Set if the file was a shard: what is in the store.
+	Shard         *CheckpointShard `protobuf:"bytes,4,opt,name=shard,proto3" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SaveDone) Reset() {
 	*x = SaveDone{}
-	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	mi := &file_outbid_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1153,7 @@ func (x *SaveDone) String() string {
 func (*SaveDone) ProtoMessage() {}
 
 func (x *SaveDone) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	mi := &file_outbid_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1166,7 @@ func (x *SaveDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveDone.ProtoReflect.Descriptor instead.
 func (*SaveDone) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SaveDone) GetFork() *ForkRef {
@@ -965,6 +1190,13 @@ func (x *SaveDone) GetError() string {
 	return ""
 }
 
+func (x *SaveDone) GetShard() *CheckpointShard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
 // ProcessShutdown ends a warm process.
 type ProcessShutdown struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -975,7 +1207,7 @@ type ProcessShutdown struct {
 
 func (x *ProcessShutdown) Reset() {
 	*x = ProcessShutdown{}
-	mi := &file_outbid_v1_session_proto_msgTypes[11]
+	mi := &file_outbid_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1219,7 @@ func (x *ProcessShutdown) String() string {
 func (*ProcessShutdown) ProtoMessage() {}
 
 func (x *ProcessShutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[11]
+	mi := &file_outbid_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1232,7 @@ func (x *ProcessShutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessShutdown.ProtoReflect.Descriptor instead.
 func (*ProcessShutdown) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProcessShutdown) GetReason() string {
@@ -1032,23 +1264,28 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\"b\n" +
 	"\vReportBatch\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12+\n" +
-	"\areports\x18\x02 \x03(\v2\x11.outbid.v1.ReportR\areports\"\x86\x01\n" +
+	"\areports\x18\x02 \x03(\v2\x11.outbid.v1.ReportR\areports\"\xf1\x01\n" +
 	"\fProcessSaved\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x1b\n" +
-	"\x06metric\x18\x04 \x01(\x01H\x00R\x06metric\x88\x01\x01B\t\n" +
+	"\x06metric\x18\x04 \x01(\x01H\x00R\x06metric\x88\x01\x01\x120\n" +
+	"\x05shard\x18\x05 \x01(\v2\x1a.outbid.v1.CheckpointShardR\x05shard\x12\x16\n" +
+	"\x06shards\x18\x06 \x01(\x05R\x06shards\x12\x1f\n" +
+	"\vshard_bytes\x18\a \x01(\x03R\n" +
+	"shardBytesB\t\n" +
 	"\a_metric\"L\n" +
 	"\x0eProcessReached\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\"\xb0\x01\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\"\xcd\x01\n" +
 	"\fProcessEnded\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1c\n" +
 	"\ttraceback\x18\x04 \x01(\tR\ttraceback\x12\x18\n" +
 	"\aordered\x18\x05 \x01(\bR\aordered\x12\x16\n" +
-	"\x06pruned\x18\x06 \x01(\bR\x06pruned\"\xfa\x01\n" +
+	"\x06pruned\x18\x06 \x01(\bR\x06pruned\x12\x1b\n" +
+	"\tpeer_lost\x18\a \x01(\bR\bpeerLost\"\xfa\x01\n" +
 	"\x0eAttachResponse\x12<\n" +
 	"\n" +
 	"assignment\x18\x01 \x01(\v2\x1a.outbid.v1.TrialAssignmentH\x00R\n" +
@@ -1056,7 +1293,7 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\tdirective\x18\x02 \x01(\v2\x14.outbid.v1.DirectiveH\x00R\tdirective\x122\n" +
 	"\tsave_done\x18\x03 \x01(\v2\x13.outbid.v1.SaveDoneH\x00R\bsaveDone\x128\n" +
 	"\bshutdown\x18\x04 \x01(\v2\x1a.outbid.v1.ProcessShutdownH\x00R\bshutdownB\x06\n" +
-	"\x04kind\"\xed\x03\n" +
+	"\x04kind\"\xa2\x05\n" +
 	"\x0fTrialAssignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\tR\n" +
@@ -1076,7 +1313,24 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"save_every\x18\f \x01(\v2\x19.google.protobuf.DurationR\tsaveEvery\x12\x1b\n" +
 	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12'\n" +
-	"\x04part\x18\x0e \x01(\v2\x13.outbid.v1.ForkPartR\x04part\"\xc9\x01\n" +
+	"\x04part\x18\x0e \x01(\v2\x13.outbid.v1.ForkPartR\x04part\x12'\n" +
+	"\x04rank\x18\x0f \x01(\v2\x13.outbid.v1.GangRankR\x04rank\x12 \n" +
+	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x12/\n" +
+	"\x13sharded_checkpoints\x18\x14 \x01(\bR\x12shardedCheckpoints\x127\n" +
+	"\fstart_shards\x18\x15 \x03(\v2\x14.outbid.v1.ShardFileR\vstartShards\"3\n" +
+	"\tShardFile\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xc5\x01\n" +
+	"\bGangRank\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x1d\n" +
+	"\n" +
+	"world_size\x18\x02 \x01(\x05R\tworldSize\x12\x1d\n" +
+	"\n" +
+	"local_rank\x18\x03 \x01(\x05R\tlocalRank\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12!\n" +
+	"\fcontrol_port\x18\x05 \x01(\x05R\vcontrolPort\x12\x16\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\x12\x12\n" +
+	"\x04port\x18\a \x01(\x05R\x04port\"\xc9\x01\n" +
 	"\tDirective\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12,\n" +
 	"\averdict\x18\x02 \x01(\x0e2\x12.outbid.v1.VerdictR\averdict\x12\x1d\n" +
@@ -1084,11 +1338,12 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"until_step\x18\x03 \x01(\x03R\tuntilStep\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
 	"\tacked_seq\x18\x05 \x01(\x04R\backedSeq\x12\x12\n" +
-	"\x04save\x18\x06 \x01(\bR\x04save\"\\\n" +
+	"\x04save\x18\x06 \x01(\bR\x04save\"\x8e\x01\n" +
 	"\bSaveDone\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\")\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x120\n" +
+	"\x05shard\x18\x04 \x01(\v2\x1a.outbid.v1.CheckpointShardR\x05shard\")\n" +
 	"\x0fProcessShutdown\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
@@ -1104,7 +1359,7 @@ func file_outbid_v1_session_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_session_proto_rawDescData
 }
 
-var file_outbid_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_outbid_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_outbid_v1_session_proto_goTypes = []any{
 	(*AttachRequest)(nil),       // 0: outbid.v1.AttachRequest
 	(*ProcessHello)(nil),        // 1: outbid.v1.ProcessHello
@@ -1115,15 +1370,18 @@ var file_outbid_v1_session_proto_goTypes = []any{
 	(*ProcessEnded)(nil),        // 6: outbid.v1.ProcessEnded
 	(*AttachResponse)(nil),      // 7: outbid.v1.AttachResponse
 	(*TrialAssignment)(nil),     // 8: outbid.v1.TrialAssignment
-	(*Directive)(nil),           // 9: outbid.v1.Directive
-	(*SaveDone)(nil),            // 10: outbid.v1.SaveDone
-	(*ProcessShutdown)(nil),     // 11: outbid.v1.ProcessShutdown
-	(*ForkRef)(nil),             // 12: outbid.v1.ForkRef
-	(*Report)(nil),              // 13: outbid.v1.Report
-	(*Device)(nil),              // 14: outbid.v1.Device
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
-	(*ForkPart)(nil),            // 16: outbid.v1.ForkPart
-	(Verdict)(0),                // 17: outbid.v1.Verdict
+	(*ShardFile)(nil),           // 9: outbid.v1.ShardFile
+	(*GangRank)(nil),            // 10: outbid.v1.GangRank
+	(*Directive)(nil),           // 11: outbid.v1.Directive
+	(*SaveDone)(nil),            // 12: outbid.v1.SaveDone
+	(*ProcessShutdown)(nil),     // 13: outbid.v1.ProcessShutdown
+	(*ForkRef)(nil),             // 14: outbid.v1.ForkRef
+	(*Report)(nil),              // 15: outbid.v1.Report
+	(*CheckpointShard)(nil),     // 16: outbid.v1.CheckpointShard
+	(*Device)(nil),              // 17: outbid.v1.Device
+	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
+	(*ForkPart)(nil),            // 19: outbid.v1.ForkPart
+	(Verdict)(0),                // 20: outbid.v1.Verdict
 }
 var file_outbid_v1_session_proto_depIdxs = []int32{
 	1,  // 0: outbid.v1.AttachRequest.hello:type_name -> outbid.v1.ProcessHello
@@ -1132,28 +1390,32 @@ var file_outbid_v1_session_proto_depIdxs = []int32{
 	5,  // 3: outbid.v1.AttachRequest.reached:type_name -> outbid.v1.ProcessReached
 	6,  // 4: outbid.v1.AttachRequest.ended:type_name -> outbid.v1.ProcessEnded
 	2,  // 5: outbid.v1.AttachRequest.began:type_name -> outbid.v1.ProcessBegan
-	12, // 6: outbid.v1.ProcessBegan.fork:type_name -> outbid.v1.ForkRef
-	12, // 7: outbid.v1.ReportBatch.fork:type_name -> outbid.v1.ForkRef
-	13, // 8: outbid.v1.ReportBatch.reports:type_name -> outbid.v1.Report
-	12, // 9: outbid.v1.ProcessSaved.fork:type_name -> outbid.v1.ForkRef
-	12, // 10: outbid.v1.ProcessReached.fork:type_name -> outbid.v1.ForkRef
-	12, // 11: outbid.v1.ProcessEnded.fork:type_name -> outbid.v1.ForkRef
-	8,  // 12: outbid.v1.AttachResponse.assignment:type_name -> outbid.v1.TrialAssignment
-	9,  // 13: outbid.v1.AttachResponse.directive:type_name -> outbid.v1.Directive
-	10, // 14: outbid.v1.AttachResponse.save_done:type_name -> outbid.v1.SaveDone
-	11, // 15: outbid.v1.AttachResponse.shutdown:type_name -> outbid.v1.ProcessShutdown
-	12, // 16: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
-	14, // 17: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
-	15, // 18: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
-	16, // 19: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
-	12, // 20: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
-	17, // 21: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
-	12, // 22: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	14, // 6: outbid.v1.ProcessBegan.fork:type_name -> outbid.v1.ForkRef
+	14, // 7: outbid.v1.ReportBatch.fork:type_name -> outbid.v1.ForkRef
+	15, // 8: outbid.v1.ReportBatch.reports:type_name -> outbid.v1.Report
+	14, // 9: outbid.v1.ProcessSaved.fork:type_name -> outbid.v1.ForkRef
+	16, // 10: outbid.v1.ProcessSaved.shard:type_name -> outbid.v1.CheckpointShard
+	14, // 11: outbid.v1.ProcessReached.fork:type_name -> outbid.v1.ForkRef
+	14, // 12: outbid.v1.ProcessEnded.fork:type_name -> outbid.v1.ForkRef
+	8,  // 13: outbid.v1.AttachResponse.assignment:type_name -> outbid.v1.TrialAssignment
+	11, // 14: outbid.v1.AttachResponse.directive:type_name -> outbid.v1.Directive
+	12, // 15: outbid.v1.AttachResponse.save_done:type_name -> outbid.v1.SaveDone
+	13, // 16: outbid.v1.AttachResponse.shutdown:type_name -> outbid.v1.ProcessShutdown
+	14, // 17: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
+	17, // 18: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
+	18, // 19: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
+	19, // 20: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
+	10, // 21: outbid.v1.TrialAssignment.rank:type_name -> outbid.v1.GangRank
+	9,  // 22: outbid.v1.TrialAssignment.start_shards:type_name -> outbid.v1.ShardFile
+	14, // 23: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
+	20, // 24: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
+	14, // 25: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
+	16, // 26: outbid.v1.SaveDone.shard:type_name -> outbid.v1.CheckpointShard
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_session_proto_init() }
@@ -1185,7 +1447,7 @@ func file_outbid_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_session_proto_rawDesc), len(file_outbid_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -638,7 +638,9 @@ type SweepRecord struct {
 	// Size of the reports of its trials.
 	ReportBytes int64 `protobuf:"varint,28,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
 	// Its queued trials in order, if that is not by time and number.
-	Queued        []int32 `protobuf:"varint,29,rep,packed,name=queued,proto3" json:"queued,omitempty"`
+	Queued []int32 `protobuf:"varint,29,rep,packed,name=queued,proto3" json:"queued,omitempty"`
+	// How many of its trials had failed when one was last retried.
+	FailedBefore  int32 `protobuf:"varint,30,opt,name=failed_before,json=failedBefore,proto3" json:"failed_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -874,6 +876,13 @@ func (x *SweepRecord) GetQueued() []int32 {
 		return x.Queued
 	}
 	return nil
+}
+
+func (x *SweepRecord) GetFailedBefore() int32 {
+	if x != nil {
+		return x.FailedBefore
+	}
+	return 0
 }
 
 // RemoteTuner is the control loop's view of a tuner in a separate process.
@@ -1865,7 +1874,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
 	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xbb\b\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xe0\b\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1901,7 +1910,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"counted_as\x182 \x01(\tR\tcountedAs\x12!\n" +
 	"\freport_bytes\x18\x1c \x01(\x03R\vreportBytes\x12\x16\n" +
-	"\x06queued\x18\x1d \x03(\x05R\x06queued\"\xe3\x01\n" +
+	"\x06queued\x18\x1d \x03(\x05R\x06queued\x12#\n" +
+	"\rfailed_before\x18\x1e \x01(\x05R\ffailedBefore\"\xe3\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\fR\bsnapshot\x12\x14\n" +

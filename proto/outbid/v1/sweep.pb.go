@@ -75,7 +75,10 @@ type SweepSpec struct {
 	Objectives []*Objective `protobuf:"bytes,21,rep,name=objectives,proto3" json:"objectives,omitempty"`
 	// When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its submission ("6h"). ""
 	// for no deadline. Policies with deadlines try to meet it; it does not end anything.
-	Deadline      string `protobuf:"bytes,22,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline string `protobuf:"bytes,22,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
+	// The server sets it: callers send the header traceparent.
+	Traceparent   string `protobuf:"bytes,23,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -273,6 +276,13 @@ func (x *SweepSpec) GetObjectives() []*Objective {
 func (x *SweepSpec) GetDeadline() string {
 	if x != nil {
 		return x.Deadline
+	}
+	return ""
+}
+
+func (x *SweepSpec) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
 	}
 	return ""
 }
@@ -3239,7 +3249,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/options.proto\"\xb9\b\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/options.proto\"\xdb\b\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -3265,7 +3275,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
 	"objectives\x18\x15 \x03(\v2\x14.outbid.v1.ObjectiveR\n" +
 	"objectives\x12\x1a\n" +
-	"\bdeadline\x18\x16 \x01(\tR\bdeadline\x1aN\n" +
+	"\bdeadline\x18\x16 \x01(\tR\bdeadline\x12 \n" +
+	"\vtraceparent\x18\x17 \x01(\tR\vtraceparent\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +

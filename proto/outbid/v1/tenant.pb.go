@@ -190,8 +190,11 @@ type TenantLimits struct {
 	Samplers *int32 `protobuf:"varint,11,opt,name=samplers,proto3,oneof" json:"samplers,omitempty"`
 	// Size of the checkpoints of its sweeps in the store, such as "1TiB".
 	CheckpointBytes string `protobuf:"bytes,12,opt,name=checkpoint_bytes,json=checkpointBytes,proto3" json:"checkpoint_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How long its sweeps are kept after they end, such as "90d". Then they are deleted, with their checkpoints, output and
+	// reports. "" means the server's setting and "none" for ever.
+	RetainSweeps  string `protobuf:"bytes,13,opt,name=retain_sweeps,json=retainSweeps,proto3" json:"retain_sweeps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TenantLimits) Reset() {
@@ -304,6 +307,13 @@ func (x *TenantLimits) GetSamplers() int32 {
 func (x *TenantLimits) GetCheckpointBytes() string {
 	if x != nil {
 		return x.CheckpointBytes
+	}
+	return ""
+}
+
+func (x *TenantLimits) GetRetainSweeps() string {
+	if x != nil {
+		return x.RetainSweeps
 	}
 	return ""
 }
@@ -977,7 +987,7 @@ const file_outbid_v1_tenant_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_devices\"\x8f\x04\n" +
+	"\b_devices\"\xb4\x04\n" +
 	"\fTenantLimits\x12\x1b\n" +
 	"\x06sweeps\x18\x01 \x01(\x05H\x00R\x06sweeps\x88\x01\x01\x12&\n" +
 	"\fdevice_hours\x18\x02 \x01(\x01H\x01R\vdeviceHours\x88\x01\x01\x12\x1b\n" +
@@ -995,7 +1005,8 @@ const file_outbid_v1_tenant_proto_rawDesc = "" +
 	"\astreams\x18\n" +
 	" \x01(\x05H\x04R\astreams\x88\x01\x01\x12\x1f\n" +
 	"\bsamplers\x18\v \x01(\x05H\x05R\bsamplers\x88\x01\x01\x12)\n" +
-	"\x10checkpoint_bytes\x18\f \x01(\tR\x0fcheckpointBytesB\t\n" +
+	"\x10checkpoint_bytes\x18\f \x01(\tR\x0fcheckpointBytes\x12#\n" +
+	"\rretain_sweeps\x18\r \x01(\tR\fretainSweepsB\t\n" +
 	"\a_sweepsB\x0f\n" +
 	"\r_device_hoursB\r\n" +
 	"\v_max_weightB\x15\n" +

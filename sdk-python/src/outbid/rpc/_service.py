@@ -9,8 +9,8 @@ from typing import Any
 
 from outbid._core.errors import ServerError
 from outbid.rpc._transport import Address, FixedAddress, Patience, Transport
+from outbid.v1 import permission_pb2, retention_pb2, tenant_pb2, usage_pb2
 from outbid.v1 import service_pb2 as pb
-from outbid.v1 import tenant_pb2, usage_pb2
 
 _PIECE = 1 << 20
 
@@ -121,12 +121,16 @@ class Service:
         return self._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)
 
     def control_trial(self, request: pb.ControlTrialRequest) -> pb.ControlTrialResponse:
-        """Stop one trial; its sweep continues."""
+        """Stop one trial, or run a failed one again; its sweep continues."""
         return self._transport.call(lambda s: s.ControlTrial, request, pb.ControlTrialResponse)
 
     def explain_sweep(self, request: pb.ExplainSweepRequest) -> pb.ExplainSweepResponse:
         """Return why a sweep or a trial has its state, and what another policy or weight would have done."""
         return self._transport.call(lambda s: s.ExplainSweep, request, pb.ExplainSweepResponse)
+
+    def forecast_curves(self, request: pb.ForecastCurvesRequest) -> pb.ForecastCurvesResponse:
+        """Return quantiles of the metric of unfinished trials at later steps."""
+        return self._transport.call(lambda s: s.ForecastCurves, request, pb.ForecastCurvesResponse)
 
     def extend_sweep(self, request: pb.ExtendSweepRequest) -> pb.ExtendSweepResponse:
         """Raise the limits of a sweep."""
@@ -214,6 +218,14 @@ class Service:
     def get_prices(self, request: pb.GetPricesRequest) -> pb.GetPricesResponse:
         """Return the prices of devices in coming slots, under a policy that has prices."""
         return self._transport.call(lambda s: s.GetPrices, request, pb.GetPricesResponse)
+
+    def run_retention(self, request: retention_pb2.RunRetentionRequest) -> retention_pb2.RunRetentionResponse:
+        """Delete the sweeps that ended longer ago than their tenant keeps them, or list them in a dry run."""
+        return self._transport.call(lambda s: s.RunRetention, request, retention_pb2.RunRetentionResponse)
+
+    def check_access(self, request: permission_pb2.CheckAccessRequest) -> permission_pb2.CheckAccessResponse:
+        """Return whether the caller may make a call, by which role or scope, or what is missing."""
+        return self._transport.call(lambda s: s.CheckAccess, request, permission_pb2.CheckAccessResponse)
 
     def get_usage(self, request: usage_pb2.GetUsageRequest) -> usage_pb2.GetUsageResponse:
         """Return the device time of leases in a period, and its cost."""

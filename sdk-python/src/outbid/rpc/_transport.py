@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from outbid._core import errors
+from outbid._core.trace_context import trace_headers
 from outbid.rpc import _signin
 from outbid.rpc._uninterruptible import Idle, Stream, aside
 
@@ -103,10 +104,12 @@ class Transport:
         If the server rejects it as too early and the time to retry is near, it is retried then.
         """
         waiting = Patience()
+        trace = trace_headers()  # another thread would not know the current span
         while True:
             try:
                 answer = aside(
-                    lambda: method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata()), self._explain
+                    lambda: method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata() + trace),
+                    self._explain,
                 )
             except errors.UnavailableError as error:
                 self.recover(error, waiting)

@@ -323,6 +323,7 @@ class ForkEnded(google.protobuf.message.Message):
     DETAIL_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     PRUNED_FIELD_NUMBER: builtins.int
+    PEER_LOST_FIELD_NUMBER: builtins.int
     outcome: Global___ForkOutcome.ValueType
     failure: outbid.v1.event_pb2.FailureKind.ValueType
     detail: builtins.str
@@ -331,6 +332,8 @@ class ForkEnded(google.protobuf.message.Message):
     """Steps done."""
     pruned: builtins.bool
     """For a fork that finished: its code gave up the trial, which is pruned instead of completed."""
+    peer_lost: builtins.bool
+    """For a fork that failed: only because another process of its gang is gone, whose node knows the reason."""
     def __init__(
         self,
         *,
@@ -339,8 +342,9 @@ class ForkEnded(google.protobuf.message.Message):
         detail: builtins.str = ...,
         step: builtins.int = ...,
         pruned: builtins.bool = ...,
+        peer_lost: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "failure", b"failure", "outcome", b"outcome", "pruned", b"pruned", "step", b"step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "failure", b"failure", "outcome", b"outcome", "peer_lost", b"peer_lost", "pruned", b"pruned", "step", b"step"]) -> None: ...
 
 Global___ForkEnded: typing_extensions.TypeAlias = ForkEnded
 
@@ -575,7 +579,9 @@ class AssignmentBody(google.protobuf.message.Message):
     KEEP_BEST_FIELD_NUMBER: builtins.int
     TENANT_FIELD_NUMBER: builtins.int
     PART_FIELD_NUMBER: builtins.int
+    SHARDED_CHECKPOINTS_FIELD_NUMBER: builtins.int
     SEALED_SECRETS_FIELD_NUMBER: builtins.int
+    TRACEPARENT_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     seed: builtins.int
@@ -587,10 +593,14 @@ class AssignmentBody(google.protobuf.message.Message):
     """Also save at the best value of the metric, because the best checkpoint of the sweep is kept."""
     tenant: builtins.str
     """The sweep's tenant."""
+    sharded_checkpoints: builtins.bool
+    """Whether the server accepts checkpoints with shards."""
     sealed_secrets: builtins.bytes
     """A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without
     secrets.
     """
+    traceparent: builtins.str
+    """The span of the lease, as a W3C traceparent; "" if the sweep is not traced."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -633,10 +643,12 @@ class AssignmentBody(google.protobuf.message.Message):
         keep_best: builtins.bool = ...,
         tenant: builtins.str = ...,
         part: Global___ForkPart | None = ...,
+        sharded_checkpoints: builtins.bool = ...,
         sealed_secrets: builtins.bytes = ...,
+        traceparent: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "part", b"part", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "sealed_secrets", b"sealed_secrets", "seed", b"seed", "start", b"start", "tenant", b"tenant", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "sealed_secrets", b"sealed_secrets", "seed", b"seed", "sharded_checkpoints", b"sharded_checkpoints", "start", b"start", "tenant", b"tenant", "traceparent", b"traceparent", "workload", b"workload"]) -> None: ...
 
 Global___AssignmentBody: typing_extensions.TypeAlias = AssignmentBody
 
@@ -722,6 +734,9 @@ class Gang(google.protobuf.message.Message):
     ADDRESS_FIELD_NUMBER: builtins.int
     PORT_FIELD_NUMBER: builtins.int
     PER_DEVICE_FIELD_NUMBER: builtins.int
+    RESTARTS_FIELD_NUMBER: builtins.int
+    CONTROL_PORT_FIELD_NUMBER: builtins.int
+    SECRET_FIELD_NUMBER: builtins.int
     first_rank: builtins.int
     """Rank of the node's first process, and the number of processes of the gang."""
     ranks: builtins.int
@@ -733,6 +748,11 @@ class Gang(google.protobuf.message.Message):
     port: builtins.int
     per_device: builtins.bool
     """Start one process for each device instead of one for all."""
+    restarts: builtins.int
+    """How often the trial was restarted."""
+    control_port: builtins.int
+    """The processes of a function also meet at a control port on the host of rank 0, and prove that they know a secret."""
+    secret: builtins.str
     def __init__(
         self,
         *,
@@ -743,8 +763,11 @@ class Gang(google.protobuf.message.Message):
         address: builtins.str = ...,
         port: builtins.int = ...,
         per_device: builtins.bool = ...,
+        restarts: builtins.int = ...,
+        control_port: builtins.int = ...,
+        secret: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "first_rank", b"first_rank", "per_device", b"per_device", "place", b"place", "places", b"places", "port", b"port", "ranks", b"ranks"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "control_port", b"control_port", "first_rank", b"first_rank", "per_device", b"per_device", "place", b"place", "places", b"places", "port", b"port", "ranks", b"ranks", "restarts", b"restarts", "secret", b"secret"]) -> None: ...
 
 Global___Gang: typing_extensions.TypeAlias = Gang
 
@@ -756,19 +779,25 @@ class WorkloadBody(google.protobuf.message.Message):
 
     FUNCTION_FIELD_NUMBER: builtins.int
     PROGRAM_FIELD_NUMBER: builtins.int
+    GANG_FUNCTION_FIELD_NUMBER: builtins.int
     @property
     def function(self) -> Global___FunctionBody: ...
     @property
     def program(self) -> Global___ProgramBody: ...
+    @property
+    def gang_function(self) -> Global___FunctionBody:
+        """A function that runs as a gang. A worker too old for it does not know this kind of work, and rejects it."""
+
     def __init__(
         self,
         *,
         function: Global___FunctionBody | None = ...,
         program: Global___ProgramBody | None = ...,
+        gang_function: Global___FunctionBody | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["function", b"function", "kind", b"kind", "program", b"program"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["function", b"function", "kind", b"kind", "program", b"program"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["function", "program"] | None: ...
+    def HasField(self, field_name: typing.Literal["function", b"function", "gang_function", b"gang_function", "kind", b"kind", "program", b"program"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["function", b"function", "gang_function", b"gang_function", "kind", b"kind", "program", b"program"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["function", "program", "gang_function"] | None: ...
 
 Global___WorkloadBody: typing_extensions.TypeAlias = WorkloadBody
 

@@ -364,6 +364,7 @@ class Event(google.protobuf.message.Message):
     SWEEP_ANSWERED_FIELD_NUMBER: builtins.int
     NODE_FAULTED_FIELD_NUMBER: builtins.int
     NODE_CLEARED_FIELD_NUMBER: builtins.int
+    TRIAL_RETRIED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -446,6 +447,8 @@ class Event(google.protobuf.message.Message):
     def node_faulted(self) -> Global___NodeFaulted: ...
     @property
     def node_cleared(self) -> Global___NodeCleared: ...
+    @property
+    def trial_retried(self) -> Global___TrialRetried: ...
     def __init__(
         self,
         *,
@@ -490,10 +493,11 @@ class Event(google.protobuf.message.Message):
         sweep_answered: Global___SweepAnswered | None = ...,
         node_faulted: Global___NodeFaulted | None = ...,
         node_cleared: Global___NodeCleared | None = ...,
+        trial_retried: Global___TrialRetried | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -914,6 +918,34 @@ class TrialEnded(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["by_tuner", b"by_tuner", "reason", b"reason", "resumable", b"resumable", "state", b"state", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___TrialEnded: typing_extensions.TypeAlias = TrialEnded
+
+@typing.final
+class TrialRetried(google.protobuf.message.Message):
+    """TrialRetried queues a failed trial once more, from its newest checkpoint. Its earlier failures no longer count, and its
+    tuner, which was told that it failed, is told nothing more about it. A sweep that has ended continues.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    reason: builtins.str
+    actor: builtins.str
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        reason: builtins.str = ...,
+        actor: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "reason", b"reason", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___TrialRetried: typing_extensions.TypeAlias = TrialRetried
 
 @typing.final
 class TrialCloned(google.protobuf.message.Message):
@@ -1969,6 +2001,8 @@ class Checkpoint(google.protobuf.message.Message):
     LEASE_ID_FIELD_NUMBER: builtins.int
     OUTER_FIELD_NUMBER: builtins.int
     CRC64NVME_FIELD_NUMBER: builtins.int
+    SHARDS_FIELD_NUMBER: builtins.int
+    SHARD_BYTES_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key in the object store; everything below it after a slash belongs to it."""
     step: builtins.int
@@ -1983,6 +2017,11 @@ class Checkpoint(google.protobuf.message.Message):
     """The lease under which it was saved; 0 if it was not recorded."""
     crc64nvme: builtins.str
     """CRC-64/NVME of the file in hex, which detects damage in a tenth of SHA-256's time; empty if it was not recorded."""
+    shards: builtins.int
+    """The number of shards, one from each process of a gang, and their size in all; 0 if the checkpoint is one file. With
+    shards, the file under the key is their manifest, and shard i is under the key, ".", and i.
+    """
+    shard_bytes: builtins.int
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -2002,12 +2041,41 @@ class Checkpoint(google.protobuf.message.Message):
         lease_id: builtins.int = ...,
         outer: Global___OuterState | None = ...,
         crc64nvme: builtins.str = ...,
+        shards: builtins.int = ...,
+        shard_bytes: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "outer", b"outer", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "crc64nvme", b"crc64nvme", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "crc64nvme", b"crc64nvme", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "shard_bytes", b"shard_bytes", "shards", b"shards", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___Checkpoint: typing_extensions.TypeAlias = Checkpoint
+
+@typing.final
+class CheckpointShard(google.protobuf.message.Message):
+    """CheckpointShard is a process's part of a checkpoint."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RANK_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    CRC64NVME_FIELD_NUMBER: builtins.int
+    rank: builtins.int
+    bytes: builtins.int
+    sha256: builtins.str
+    """SHA-256 and CRC-64/NVME of the file in hex."""
+    crc64nvme: builtins.str
+    def __init__(
+        self,
+        *,
+        rank: builtins.int = ...,
+        bytes: builtins.int = ...,
+        sha256: builtins.str = ...,
+        crc64nvme: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "crc64nvme", b"crc64nvme", "rank", b"rank", "sha256", b"sha256"]) -> None: ...
+
+Global___CheckpointShard: typing_extensions.TypeAlias = CheckpointShard
 
 @typing.final
 class Soup(google.protobuf.message.Message):

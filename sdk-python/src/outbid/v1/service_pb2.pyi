@@ -94,6 +94,10 @@ class _TrialCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """Save the trial and end it. Its reports count, and the tuner continues with others. It is not an error for a trial
     that has ended.
     """
+    TRIAL_COMMAND_RETRY: _TrialCommand.ValueType  # 2
+    """Run a failed trial again from its newest checkpoint, until the step that its tuner wanted. Its result counts, but the
+    tuner is not told. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
+    """
 
 class TrialCommand(_TrialCommand, metaclass=_TrialCommandEnumTypeWrapper):
     """TrialCommand is a command of ControlTrial."""
@@ -102,6 +106,10 @@ TRIAL_COMMAND_UNSPECIFIED: TrialCommand.ValueType  # 0
 TRIAL_COMMAND_STOP: TrialCommand.ValueType  # 1
 """Save the trial and end it. Its reports count, and the tuner continues with others. It is not an error for a trial
 that has ended.
+"""
+TRIAL_COMMAND_RETRY: TrialCommand.ValueType  # 2
+"""Run a failed trial again from its newest checkpoint, until the step that its tuner wanted. Its result counts, but the
+tuner is not told. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
 """
 Global___TrialCommand: typing_extensions.TypeAlias = TrialCommand
 
@@ -526,6 +534,7 @@ class Trial(google.protobuf.message.Message):
     MERGES_FIELD_NUMBER: builtins.int
     ROUNDS_FIELD_NUMBER: builtins.int
     ATTRIBUTES_FIELD_NUMBER: builtins.int
+    RETRIES_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     number: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
@@ -551,6 +560,8 @@ class Trial(google.protobuf.message.Message):
     suspected: builtins.bool
     """It runs alone on a node until it makes progress, because nodes were lost while it ran there."""
     rounds: builtins.int
+    retries: builtins.int
+    """How often it was retried after it had failed. From the first time on its tuner is told nothing about it."""
     @property
     def config(self) -> google.protobuf.struct_pb2.Struct:
         """The configuration, for readers of JSON."""
@@ -614,9 +625,10 @@ class Trial(google.protobuf.message.Message):
         merges: collections.abc.Iterable[Global___TrialMerge] | None = ...,
         rounds: builtins.int = ...,
         attributes: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        retries: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last", "round", b"round"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_best", b"_best", "attributes", b"attributes", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_best", b"_best", "attributes", b"attributes", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "retries", b"retries", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_best", b"_best"]) -> typing.Literal["best"] | None: ...
 
 Global___Trial: typing_extensions.TypeAlias = Trial
@@ -1453,7 +1465,7 @@ class ControlTrialRequest(google.protobuf.message.Message):
     trial: builtins.int
     command: Global___TrialCommand.ValueType
     reason: builtins.str
-    """In one line, for those who ask why the trial ended."""
+    """In one line, for those who ask why the trial ended or was retried."""
     def __init__(
         self,
         *,
@@ -1850,12 +1862,15 @@ class GetCheckpointRequest(google.protobuf.message.Message):
     TRIAL_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     BEST_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     step: builtins.int
     """The newest if absent."""
     best: builtins.bool
     """Without a step: the checkpoint with the best value of the sweep's metric, or the newest if none has a value."""
+    shard: builtins.int
+    """This shard of the checkpoint; its manifest if absent."""
     def __init__(
         self,
         *,
@@ -1863,9 +1878,13 @@ class GetCheckpointRequest(google.protobuf.message.Message):
         trial: builtins.int = ...,
         step: builtins.int | None = ...,
         best: builtins.bool = ...,
+        shard: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_step", b"_step", "step", b"step"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_step", b"_step", "best", b"best", "step", b"step", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_shard", b"_shard", "_step", b"_step", "shard", b"shard", "step", b"step"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_shard", b"_shard", "_step", b"_step", "best", b"best", "shard", b"shard", "step", b"step", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_shard", b"_shard"]) -> typing.Literal["shard"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
 
 Global___GetCheckpointRequest: typing_extensions.TypeAlias = GetCheckpointRequest
@@ -2268,6 +2287,109 @@ class Check(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["detail", b"detail", "fix", b"fix", "name", b"name", "ok", b"ok"]) -> None: ...
 
 Global___Check: typing_extensions.TypeAlias = Check
+
+@typing.final
+class ForecastCurvesRequest(google.protobuf.message.Message):
+    """ForecastCurvesRequest is the request of ForecastCurves."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIALS_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    @property
+    def trials(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The trials to forecast, from 1 to 12."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trials: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["sweep", b"sweep", "trials", b"trials"]) -> None: ...
+
+Global___ForecastCurvesRequest: typing_extensions.TypeAlias = ForecastCurvesRequest
+
+@typing.final
+class ForecastCurvesResponse(google.protobuf.message.Message):
+    """ForecastCurvesResponse is the response of ForecastCurves."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FORECASTS_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    CHECKED_FIELD_NUMBER: builtins.int
+    reason: builtins.str
+    """Why some of the trials are not forecast, in one sentence; empty if all are."""
+    checked: builtins.int
+    """How many forecasts for trials of the sweep that have ended were compared with what they reported. The width of the
+    forecasts follows from these errors and those of other tasks.
+    """
+    @property
+    def forecasts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___CurveForecast]:
+        """The forecasts, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        forecasts: collections.abc.Iterable[Global___CurveForecast] | None = ...,
+        reason: builtins.str = ...,
+        checked: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checked", b"checked", "forecasts", b"forecasts", "reason", b"reason"]) -> None: ...
+
+Global___ForecastCurvesResponse: typing_extensions.TypeAlias = ForecastCurvesResponse
+
+@typing.final
+class CurveForecast(google.protobuf.message.Message):
+    """CurveForecast is the forecast of a trial's metric."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRIAL_FIELD_NUMBER: builtins.int
+    POINTS_FIELD_NUMBER: builtins.int
+    trial: builtins.int
+    @property
+    def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ForecastPoint]:
+        """By step, from the trial's newest step to the last one."""
+
+    def __init__(
+        self,
+        *,
+        trial: builtins.int = ...,
+        points: collections.abc.Iterable[Global___ForecastPoint] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["points", b"points", "trial", b"trial"]) -> None: ...
+
+Global___CurveForecast: typing_extensions.TypeAlias = CurveForecast
+
+@typing.final
+class ForecastPoint(google.protobuf.message.Message):
+    """ForecastPoint is the distribution of a metric at a step."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: builtins.int
+    LOW_FIELD_NUMBER: builtins.int
+    MEDIAN_FIELD_NUMBER: builtins.int
+    HIGH_FIELD_NUMBER: builtins.int
+    step: builtins.int
+    low: builtins.float
+    """The values that the metric is below with probability 0.1, 0.5 and 0.9."""
+    median: builtins.float
+    high: builtins.float
+    def __init__(
+        self,
+        *,
+        step: builtins.int = ...,
+        low: builtins.float = ...,
+        median: builtins.float = ...,
+        high: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["high", b"high", "low", b"low", "median", b"median", "step", b"step"]) -> None: ...
+
+Global___ForecastPoint: typing_extensions.TypeAlias = ForecastPoint
 
 @typing.final
 class ExplainSweepRequest(google.protobuf.message.Message):

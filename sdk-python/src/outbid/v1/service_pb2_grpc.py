@@ -3,6 +3,8 @@
 import grpc
 import warnings
 
+from outbid.v1 import permission_pb2 as outbid_dot_v1_dot_permission__pb2
+from outbid.v1 import retention_pb2 as outbid_dot_v1_dot_retention__pb2
 from outbid.v1 import service_pb2 as outbid_dot_v1_dot_service__pb2
 from outbid.v1 import tenant_pb2 as outbid_dot_v1_dot_tenant__pb2
 from outbid.v1 import usage_pb2 as outbid_dot_v1_dot_usage__pb2
@@ -157,6 +159,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ExplainSweepRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ExplainSweepResponse.FromString,
                 _registered_method=True)
+        self.ForecastCurves = channel.unary_unary(
+                '/outbid.v1.OutbidService/ForecastCurves',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesResponse.FromString,
+                _registered_method=True)
         self.GetRound = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetRound',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetRoundRequest.SerializeToString,
@@ -252,6 +259,16 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_usage__pb2.GetUsageRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_usage__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
+        self.CheckAccess = channel.unary_unary(
+                '/outbid.v1.OutbidService/CheckAccess',
+                request_serializer=outbid_dot_v1_dot_permission__pb2.CheckAccessRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_permission__pb2.CheckAccessResponse.FromString,
+                _registered_method=True)
+        self.RunRetention = channel.unary_unary(
+                '/outbid.v1.OutbidService/RunRetention',
+                request_serializer=outbid_dot_v1_dot_retention__pb2.RunRetentionRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_retention__pb2.RunRetentionResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetServerInfoRequest.SerializeToString,
@@ -334,7 +351,7 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ControlTrial(self, request, context):
-        """ControlTrial stops one trial; its sweep continues.
+        """ControlTrial stops one trial, or retries one that failed; its sweep continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -428,6 +445,13 @@ class OutbidServiceServicer(object):
     def ExplainSweep(self, request, context):
         """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
         weight would have done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForecastCurves(self, request, context):
+        """ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -566,6 +590,21 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckAccess(self, request, context):
+        """CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunRetention(self, request, context):
+        """RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
+        lists it. For admins and tenant-admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo returns the server's version, settings and health.
         """
@@ -696,6 +735,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ExplainSweepRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ExplainSweepResponse.SerializeToString,
             ),
+            'ForecastCurves': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForecastCurves,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesResponse.SerializeToString,
+            ),
             'GetRound': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRound,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.GetRoundRequest.FromString,
@@ -790,6 +834,16 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.GetUsage,
                     request_deserializer=outbid_dot_v1_dot_usage__pb2.GetUsageRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_usage__pb2.GetUsageResponse.SerializeToString,
+            ),
+            'CheckAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckAccess,
+                    request_deserializer=outbid_dot_v1_dot_permission__pb2.CheckAccessRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_permission__pb2.CheckAccessResponse.SerializeToString,
+            ),
+            'RunRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.RunRetention,
+                    request_deserializer=outbid_dot_v1_dot_retention__pb2.RunRetentionRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_retention__pb2.RunRetentionResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -1457,6 +1511,33 @@ class OutbidService(object):
             _registered_method=True)
 
     @staticmethod
+    def ForecastCurves(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ForecastCurves',
+            outbid_dot_v1_dot_service__pb2.ForecastCurvesRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ForecastCurvesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetRound(request,
             target,
             options=(),
@@ -1959,6 +2040,60 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/GetUsage',
             outbid_dot_v1_dot_usage__pb2.GetUsageRequest.SerializeToString,
             outbid_dot_v1_dot_usage__pb2.GetUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/CheckAccess',
+            outbid_dot_v1_dot_permission__pb2.CheckAccessRequest.SerializeToString,
+            outbid_dot_v1_dot_permission__pb2.CheckAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/RunRetention',
+            outbid_dot_v1_dot_retention__pb2.RunRetentionRequest.SerializeToString,
+            outbid_dot_v1_dot_retention__pb2.RunRetentionResponse.FromString,
             options,
             channel_credentials,
             insecure,

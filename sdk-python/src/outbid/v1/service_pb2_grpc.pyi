@@ -7,6 +7,8 @@ import abc
 import collections.abc
 import grpc
 import grpc.aio
+import outbid.v1.permission_pb2
+import outbid.v1.retention_pb2
 import outbid.v1.service_pb2
 import outbid.v1.tenant_pb2
 import outbid.v1.usage_pb2
@@ -411,6 +413,22 @@ _OutbidServiceExplainSweepType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceForecastCurvesType = typing_extensions.TypeVar(
+    '_OutbidServiceForecastCurvesType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ForecastCurvesRequest,
+        outbid.v1.service_pb2.ForecastCurvesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ForecastCurvesRequest,
+        outbid.v1.service_pb2.ForecastCurvesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ForecastCurvesRequest,
+        outbid.v1.service_pb2.ForecastCurvesResponse,
+    ],
+)
+
 _OutbidServiceGetRoundType = typing_extensions.TypeVar(
     '_OutbidServiceGetRoundType',
     grpc.UnaryUnaryMultiCallable[
@@ -715,6 +733,38 @@ _OutbidServiceGetUsageType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceCheckAccessType = typing_extensions.TypeVar(
+    '_OutbidServiceCheckAccessType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.permission_pb2.CheckAccessRequest,
+        outbid.v1.permission_pb2.CheckAccessResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.permission_pb2.CheckAccessRequest,
+        outbid.v1.permission_pb2.CheckAccessResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.permission_pb2.CheckAccessRequest,
+        outbid.v1.permission_pb2.CheckAccessResponse,
+    ],
+)
+
+_OutbidServiceRunRetentionType = typing_extensions.TypeVar(
+    '_OutbidServiceRunRetentionType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.retention_pb2.RunRetentionRequest,
+        outbid.v1.retention_pb2.RunRetentionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.retention_pb2.RunRetentionRequest,
+        outbid.v1.retention_pb2.RunRetentionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.retention_pb2.RunRetentionRequest,
+        outbid.v1.retention_pb2.RunRetentionResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -731,7 +781,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetUsageType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceForecastCurvesType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetUsageType, _OutbidServiceCheckAccessType, _OutbidServiceRunRetentionType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -833,6 +883,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ExplainSweepResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ForecastCurvesRequest,
+            outbid.v1.service_pb2.ForecastCurvesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetRoundRequest,
             outbid.v1.service_pb2.GetRoundResponse,
         ],
@@ -907,6 +961,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.usage_pb2.GetUsageRequest,
             outbid.v1.usage_pb2.GetUsageResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.permission_pb2.CheckAccessRequest,
+            outbid.v1.permission_pb2.CheckAccessResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.retention_pb2.RunRetentionRequest,
+            outbid.v1.retention_pb2.RunRetentionResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -1013,6 +1075,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ExplainSweepResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ForecastCurvesRequest,
+            outbid.v1.service_pb2.ForecastCurvesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetRoundRequest,
             outbid.v1.service_pb2.GetRoundResponse,
         ],
@@ -1089,6 +1155,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.usage_pb2.GetUsageResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.permission_pb2.CheckAccessRequest,
+            outbid.v1.permission_pb2.CheckAccessResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.retention_pb2.RunRetentionRequest,
+            outbid.v1.retention_pb2.RunRetentionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -1125,7 +1199,7 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     """ControlSweep pauses, resumes or stops a sweep."""
 
     ControlTrial: _OutbidServiceControlTrialType
-    """ControlTrial stops one trial; its sweep continues."""
+    """ControlTrial stops one trial, or retries one that failed; its sweep continues."""
 
     ExtendSweep: _OutbidServiceExtendSweepType
     """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues."""
@@ -1169,6 +1243,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
     weight would have done.
     """
+
+    ForecastCurves: _OutbidServiceForecastCurvesType
+    """ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves."""
 
     GetRound: _OutbidServiceGetRoundType
     """GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one."""
@@ -1226,6 +1303,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     GetUsage: _OutbidServiceGetUsageType
     """GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label."""
+
+    CheckAccess: _OutbidServiceCheckAccessType
+    """CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask."""
+
+    RunRetention: _OutbidServiceRunRetentionType
+    """RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
+    lists it. For admins and tenant-admins.
+    """
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo returns the server's version, settings and health."""
@@ -1328,6 +1413,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
         outbid.v1.service_pb2.ExplainSweepResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ForecastCurvesRequest,
+        outbid.v1.service_pb2.ForecastCurvesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetRoundRequest,
         outbid.v1.service_pb2.GetRoundResponse,
     ],
@@ -1402,6 +1491,14 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.usage_pb2.GetUsageRequest,
         outbid.v1.usage_pb2.GetUsageResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.permission_pb2.CheckAccessRequest,
+        outbid.v1.permission_pb2.CheckAccessResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.retention_pb2.RunRetentionRequest,
+        outbid.v1.retention_pb2.RunRetentionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -1498,7 +1595,7 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         request: outbid.v1.service_pb2.ControlTrialRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ControlTrialResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ControlTrialResponse]]:
-        """ControlTrial stops one trial; its sweep continues."""
+        """ControlTrial stops one trial, or retries one that failed; its sweep continues."""
 
     @abc.abstractmethod
     def ExtendSweep(
@@ -1607,6 +1704,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
         weight would have done.
         """
+
+    @abc.abstractmethod
+    def ForecastCurves(
+        self,
+        request: outbid.v1.service_pb2.ForecastCurvesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ForecastCurvesResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ForecastCurvesResponse]]:
+        """ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves."""
 
     @abc.abstractmethod
     def GetRound(
@@ -1759,6 +1864,24 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.usage_pb2.GetUsageResponse, collections.abc.Awaitable[outbid.v1.usage_pb2.GetUsageResponse]]:
         """GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label."""
+
+    @abc.abstractmethod
+    def CheckAccess(
+        self,
+        request: outbid.v1.permission_pb2.CheckAccessRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.permission_pb2.CheckAccessResponse, collections.abc.Awaitable[outbid.v1.permission_pb2.CheckAccessResponse]]:
+        """CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask."""
+
+    @abc.abstractmethod
+    def RunRetention(
+        self,
+        request: outbid.v1.retention_pb2.RunRetentionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.retention_pb2.RunRetentionResponse, collections.abc.Awaitable[outbid.v1.retention_pb2.RunRetentionResponse]]:
+        """RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
+        lists it. For admins and tenant-admins.
+        """
 
     @abc.abstractmethod
     def GetServerInfo(

@@ -143,11 +143,21 @@ class ProcessSaved(google.protobuf.message.Message):
     PATH_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     METRIC_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
+    SHARDS_FIELD_NUMBER: builtins.int
+    SHARD_BYTES_FIELD_NUMBER: builtins.int
     path: builtins.str
     step: builtins.int
     metric: builtins.float
+    shards: builtins.int
+    """Set if the file is the manifest of a checkpoint whose shards are all in the store: their number and size in all."""
+    shard_bytes: builtins.int
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
+    @property
+    def shard(self) -> outbid.v1.event_pb2.CheckpointShard:
+        """Set if the file is this process's shard of a checkpoint."""
+
     def __init__(
         self,
         *,
@@ -155,9 +165,12 @@ class ProcessSaved(google.protobuf.message.Message):
         path: builtins.str = ...,
         step: builtins.int = ...,
         metric: builtins.float | None = ...,
+        shard: outbid.v1.event_pb2.CheckpointShard | None = ...,
+        shards: builtins.int = ...,
+        shard_bytes: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "fork", b"fork", "metric", b"metric"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "fork", b"fork", "metric", b"metric", "path", b"path", "step", b"step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "fork", b"fork", "metric", b"metric", "shard", b"shard"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "fork", b"fork", "metric", b"metric", "path", b"path", "shard", b"shard", "shard_bytes", b"shard_bytes", "shards", b"shards", "step", b"step"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___ProcessSaved: typing_extensions.TypeAlias = ProcessSaved
@@ -196,6 +209,7 @@ class ProcessEnded(google.protobuf.message.Message):
     TRACEBACK_FIELD_NUMBER: builtins.int
     ORDERED_FIELD_NUMBER: builtins.int
     PRUNED_FIELD_NUMBER: builtins.int
+    PEER_LOST_FIELD_NUMBER: builtins.int
     step: builtins.int
     error: builtins.str
     """Empty for success."""
@@ -204,6 +218,8 @@ class ProcessEnded(google.protobuf.message.Message):
     """It ended because it was told to, not by itself."""
     pruned: builtins.bool
     """It ended by itself and gave up the trial, with or without a value."""
+    peer_lost: builtins.bool
+    """It failed only because another process of its gang is gone."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     def __init__(
@@ -215,9 +231,10 @@ class ProcessEnded(google.protobuf.message.Message):
         traceback: builtins.str = ...,
         ordered: builtins.bool = ...,
         pruned: builtins.bool = ...,
+        peer_lost: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "fork", b"fork", "ordered", b"ordered", "pruned", b"pruned", "step", b"step", "traceback", b"traceback"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "fork", b"fork", "ordered", b"ordered", "peer_lost", b"peer_lost", "pruned", b"pruned", "step", b"step", "traceback", b"traceback"]) -> None: ...
 
 Global___ProcessEnded: typing_extensions.TypeAlias = ProcessEnded
 
@@ -273,6 +290,10 @@ class TrialAssignment(google.protobuf.message.Message):
     SAVE_EVERY_FIELD_NUMBER: builtins.int
     KEEP_BEST_FIELD_NUMBER: builtins.int
     PART_FIELD_NUMBER: builtins.int
+    RANK_FIELD_NUMBER: builtins.int
+    TRACEPARENT_FIELD_NUMBER: builtins.int
+    SHARDED_CHECKPOINTS_FIELD_NUMBER: builtins.int
+    START_SHARDS_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     function_path: builtins.str
@@ -290,6 +311,10 @@ class TrialAssignment(google.protobuf.message.Message):
     mode: builtins.str
     keep_best: builtins.bool
     """Also save at the best value of the metric."""
+    traceparent: builtins.str
+    """The span of the trial's processes, as a W3C traceparent; "" if the sweep is not traced."""
+    sharded_checkpoints: builtins.bool
+    """Whether the server and the worker accept checkpoints with shards."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
@@ -299,6 +324,16 @@ class TrialAssignment(google.protobuf.message.Message):
     @property
     def part(self) -> outbid.v1.bus_pb2.ForkPart:
         """Which of the trial's forks this is; absent if it has only one."""
+
+    @property
+    def rank(self) -> Global___GangRank:
+        """Which process of a gang this is; absent for a trial with one process."""
+
+    @property
+    def start_shards(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ShardFile]:
+        """The shards of the start checkpoint that are on this node: those of its own processes, or all if the gang had another
+        number of processes or the shards are directories.
+        """
 
     def __init__(
         self,
@@ -317,11 +352,77 @@ class TrialAssignment(google.protobuf.message.Message):
         save_every: google.protobuf.duration_pb2.Duration | None = ...,
         keep_best: builtins.bool = ...,
         part: outbid.v1.bus_pb2.ForkPart | None = ...,
+        rank: Global___GangRank | None = ...,
+        traceparent: builtins.str = ...,
+        sharded_checkpoints: builtins.bool = ...,
+        start_shards: collections.abc.Iterable[Global___ShardFile] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fork", b"fork", "part", b"part", "save_every", b"save_every"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_path", b"checkpoint_path", "config_json", b"config_json", "devices", b"devices", "fork", b"fork", "function_path", b"function_path", "keep_best", b"keep_best", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "scratch", b"scratch", "seed", b"seed", "start_step", b"start_step", "until_step", b"until_step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork", "part", b"part", "rank", b"rank", "save_every", b"save_every"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_path", b"checkpoint_path", "config_json", b"config_json", "devices", b"devices", "fork", b"fork", "function_path", b"function_path", "keep_best", b"keep_best", "metric", b"metric", "mode", b"mode", "part", b"part", "rank", b"rank", "save_every", b"save_every", "scratch", b"scratch", "seed", b"seed", "sharded_checkpoints", b"sharded_checkpoints", "start_shards", b"start_shards", "start_step", b"start_step", "traceparent", b"traceparent", "until_step", b"until_step"]) -> None: ...
 
 Global___TrialAssignment: typing_extensions.TypeAlias = TrialAssignment
+
+@typing.final
+class ShardFile(google.protobuf.message.Message):
+    """ShardFile is a shard of the start checkpoint."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RANK_FIELD_NUMBER: builtins.int
+    PATH_FIELD_NUMBER: builtins.int
+    rank: builtins.int
+    path: builtins.str
+    def __init__(
+        self,
+        *,
+        rank: builtins.int = ...,
+        path: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["path", b"path", "rank", b"rank"]) -> None: ...
+
+Global___ShardFile: typing_extensions.TypeAlias = ShardFile
+
+@typing.final
+class GangRank(google.protobuf.message.Message):
+    """GangRank is one process of a gang."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RANK_FIELD_NUMBER: builtins.int
+    WORLD_SIZE_FIELD_NUMBER: builtins.int
+    LOCAL_RANK_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    CONTROL_PORT_FIELD_NUMBER: builtins.int
+    SECRET_FIELD_NUMBER: builtins.int
+    PORT_FIELD_NUMBER: builtins.int
+    rank: builtins.int
+    world_size: builtins.int
+    local_rank: builtins.int
+    address: builtins.str
+    """Where rank 0 listens for the other processes: the first port from control_port on that is free, and whose rendezvous
+    port is free.
+    """
+    control_port: builtins.int
+    secret: builtins.str
+    """What the processes prove to know before they trust each other."""
+    port: builtins.int
+    """The port for the rendezvous of training code (MASTER_PORT) that goes with control_port. If rank 0 listens at a later
+    port, the rendezvous port is as much later.
+    """
+    def __init__(
+        self,
+        *,
+        rank: builtins.int = ...,
+        world_size: builtins.int = ...,
+        local_rank: builtins.int = ...,
+        address: builtins.str = ...,
+        control_port: builtins.int = ...,
+        secret: builtins.str = ...,
+        port: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "control_port", b"control_port", "local_rank", b"local_rank", "port", b"port", "rank", b"rank", "secret", b"secret", "world_size", b"world_size"]) -> None: ...
+
+Global___GangRank: typing_extensions.TypeAlias = GangRank
 
 @typing.final
 class Directive(google.protobuf.message.Message):
@@ -368,20 +469,26 @@ class SaveDone(google.protobuf.message.Message):
     FORK_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
     step: builtins.int
     error: builtins.str
-    """Empty if the checkpoint is in the store."""
+    """Empty if the file is in the store."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
+    @property
+    def shard(self) -> outbid.v1.event_pb2.CheckpointShard:
+        """Set if the file was a shard: what is in the store."""
+
     def __init__(
         self,
         *,
         fork: outbid.v1.node_pb2.ForkRef | None = ...,
         step: builtins.int = ...,
         error: builtins.str = ...,
+        shard: outbid.v1.event_pb2.CheckpointShard | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "fork", b"fork", "step", b"step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork", "shard", b"shard"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "fork", b"fork", "shard", b"shard", "step", b"step"]) -> None: ...
 
 Global___SaveDone: typing_extensions.TypeAlias = SaveDone
 

@@ -402,6 +402,7 @@ class SweepRecord(google.protobuf.message.Message):
     COUNTED_AS_FIELD_NUMBER: builtins.int
     REPORT_BYTES_FIELD_NUMBER: builtins.int
     QUEUED_FIELD_NUMBER: builtins.int
+    FAILED_BEFORE_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -424,6 +425,8 @@ class SweepRecord(google.protobuf.message.Message):
     """The tenant in whose totals it counts, if that is not its own."""
     report_bytes: builtins.int
     """Size of the reports of its trials."""
+    failed_before: builtins.int
+    """How many of its trials had failed when one was last retried."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -498,9 +501,10 @@ class SweepRecord(google.protobuf.message.Message):
         counted_as: builtins.str = ...,
         report_bytes: builtins.int = ...,
         queued: collections.abc.Iterable[builtins.int] | None = ...,
+        failed_before: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["admission", b"admission", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "failed_before", b"failed_before", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 

@@ -83,6 +83,7 @@ class SweepSpec(google.protobuf.message.Message):
     UTILITY_FIELD_NUMBER: builtins.int
     OBJECTIVES_FIELD_NUMBER: builtins.int
     DEADLINE_FIELD_NUMBER: builtins.int
+    TRACEPARENT_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number."""
     tenant: builtins.str
@@ -100,6 +101,10 @@ class SweepSpec(google.protobuf.message.Message):
     deadline: builtins.str
     """When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its submission ("6h"). ""
     for no deadline. Policies with deadlines try to meet it; it does not end anything.
+    """
+    traceparent: builtins.str
+    """The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
+    The server sets it: callers send the header traceparent.
     """
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, Global___Parameter]:
@@ -184,9 +189,10 @@ class SweepSpec(google.protobuf.message.Message):
         utility: Global___Utility | None = ...,
         objectives: collections.abc.Iterable[Global___Objective] | None = ...,
         deadline: builtins.str = ...,
+        traceparent: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "utility", b"utility", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "deadline", b"deadline", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "deadline", b"deadline", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "traceparent", b"traceparent", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_restarts", b"_max_restarts"]) -> typing.Literal["max_restarts"] | None: ...
     @typing.overload

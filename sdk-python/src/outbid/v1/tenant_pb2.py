@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outbid/v1/tenant.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x01\n\x06Tenant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12%\n\x05quota\x18\x03 \x01(\x0b\x32\x16.outbid.v1.TenantQuota\x12\'\n\x06limits\x18\x04 \x01(\x0b\x32\x17.outbid.v1.TenantLimits\x12\x0f\n\x07members\x18\x05 \x03(\t\"\x8f\x01\n\x0bTenantQuota\x12\x14\n\x07\x64\x65vices\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x30\n\x05types\x18\x02 \x03(\x0b\x32!.outbid.v1.TenantQuota.TypesEntry\x1a,\n\nTypesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x42\n\n\x08_devices\"\x80\x03\n\x0cTenantLimits\x12\x13\n\x06sweeps\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x64\x65vice_hours\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\tlog_bytes\x18\x03 \x01(\t\x12\x12\n\nblob_bytes\x18\x04 \x01(\t\x12\x17\n\nmax_weight\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x1f\n\x12submits_per_minute\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x12\n\nspec_bytes\x18\x07 \x01(\t\x12\x13\n\x0breport_rate\x18\x08 \x01(\t\x12\x14\n\x0creport_bytes\x18\t \x01(\t\x12\x14\n\x07streams\x18\n \x01(\x05H\x04\x88\x01\x01\x12\x15\n\x08samplers\x18\x0b \x01(\x05H\x05\x88\x01\x01\x12\x18\n\x10\x63heckpoint_bytes\x18\x0c \x01(\tB\t\n\x07_sweepsB\x0f\n\r_device_hoursB\r\n\x0b_max_weightB\x15\n\x13_submits_per_minuteB\n\n\x08_streamsB\x0b\n\t_samplers\"\xc4\x02\n\tTenantUse\x12,\n\x04held\x18\x01 \x03(\x0b\x32\x1e.outbid.v1.TenantUse.HeldEntry\x12\x0e\n\x06sweeps\x18\x02 \x01(\x05\x12\x14\n\x0c\x64\x65vice_hours\x18\x03 \x01(\x01\x12)\n\x05month\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nspec_bytes\x18\x05 \x01(\x03\x12\x18\n\x10\x63heckpoint_bytes\x18\x06 \x01(\x03\x12\x14\n\x0creport_bytes\x18\x07 \x01(\x03\x12\x13\n\x0breport_rate\x18\x08 \x01(\x01\x12\x0f\n\x07streams\x18\t \x01(\x05\x12\x10\n\x08samplers\x18\n \x01(\x05\x12\x0f\n\x07submits\x18\x0b \x01(\x05\x1a+\n\tHeldEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x8a\x01\n\x0bTenantState\x12!\n\x06tenant\x18\x01 \x01(\x0b\x32\x11.outbid.v1.Tenant\x12!\n\x03use\x18\x02 \x01(\x0b\x32\x14.outbid.v1.TenantUse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x03 \x01(\x08\x12&\n\x06limits\x18\x04 \x03(\x0b\x32\x16.outbid.v1.TenantLimit\"s\n\x0bTenantLimit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x01\x12\x11\n\x04used\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0c\n\x04unit\x18\x04 \x01(\t\x12\x0f\n\x07reached\x18\x05 \x01(\t\x12\x0c\n\x04help\x18\x06 \x01(\tB\x07\n\x05_used\"B\n\x10SetTenantRequest\x12!\n\x06tenant\x18\x01 \x01(\x0b\x32\x11.outbid.v1.Tenant\x12\x0b\n\x03\x61\x64\x64\x18\x02 \x01(\x08\";\n\x11SetTenantResponse\x12&\n\x06tenant\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TenantState\"\"\n\x10GetTenantRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\";\n\x11GetTenantResponse\x12&\n\x06tenant\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TenantState\"\x14\n\x12ListTenantsRequest\">\n\x13ListTenantsResponse\x12\'\n\x07tenants\x18\x01 \x03(\x0b\x32\x16.outbid.v1.TenantState\"%\n\x13RemoveTenantRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x16\n\x14RemoveTenantResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outbid/v1/tenant.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x01\n\x06Tenant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12%\n\x05quota\x18\x03 \x01(\x0b\x32\x16.outbid.v1.TenantQuota\x12\'\n\x06limits\x18\x04 \x01(\x0b\x32\x17.outbid.v1.TenantLimits\x12\x0f\n\x07members\x18\x05 \x03(\t\"\x8f\x01\n\x0bTenantQuota\x12\x14\n\x07\x64\x65vices\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x30\n\x05types\x18\x02 \x03(\x0b\x32!.outbid.v1.TenantQuota.TypesEntry\x1a,\n\nTypesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x42\n\n\x08_devices\"\x97\x03\n\x0cTenantLimits\x12\x13\n\x06sweeps\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x64\x65vice_hours\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\tlog_bytes\x18\x03 \x01(\t\x12\x12\n\nblob_bytes\x18\x04 \x01(\t\x12\x17\n\nmax_weight\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x1f\n\x12submits_per_minute\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x12\n\nspec_bytes\x18\x07 \x01(\t\x12\x13\n\x0breport_rate\x18\x08 \x01(\t\x12\x14\n\x0creport_bytes\x18\t \x01(\t\x12\x14\n\x07streams\x18\n \x01(\x05H\x04\x88\x01\x01\x12\x15\n\x08samplers\x18\x0b \x01(\x05H\x05\x88\x01\x01\x12\x18\n\x10\x63heckpoint_bytes\x18\x0c \x01(\t\x12\x15\n\rretain_sweeps\x18\r \x01(\tB\t\n\x07_sweepsB\x0f\n\r_device_hoursB\r\n\x0b_max_weightB\x15\n\x13_submits_per_minuteB\n\n\x08_streamsB\x0b\n\t_samplers\"\xc4\x02\n\tTenantUse\x12,\n\x04held\x18\x01 \x03(\x0b\x32\x1e.outbid.v1.TenantUse.HeldEntry\x12\x0e\n\x06sweeps\x18\x02 \x01(\x05\x12\x14\n\x0c\x64\x65vice_hours\x18\x03 \x01(\x01\x12)\n\x05month\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nspec_bytes\x18\x05 \x01(\x03\x12\x18\n\x10\x63heckpoint_bytes\x18\x06 \x01(\x03\x12\x14\n\x0creport_bytes\x18\x07 \x01(\x03\x12\x13\n\x0breport_rate\x18\x08 \x01(\x01\x12\x0f\n\x07streams\x18\t \x01(\x05\x12\x10\n\x08samplers\x18\n \x01(\x05\x12\x0f\n\x07submits\x18\x0b \x01(\x05\x1a+\n\tHeldEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x8a\x01\n\x0bTenantState\x12!\n\x06tenant\x18\x01 \x01(\x0b\x32\x11.outbid.v1.Tenant\x12!\n\x03use\x18\x02 \x01(\x0b\x32\x14.outbid.v1.TenantUse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x03 \x01(\x08\x12&\n\x06limits\x18\x04 \x03(\x0b\x32\x16.outbid.v1.TenantLimit\"s\n\x0bTenantLimit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x01\x12\x11\n\x04used\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0c\n\x04unit\x18\x04 \x01(\t\x12\x0f\n\x07reached\x18\x05 \x01(\t\x12\x0c\n\x04help\x18\x06 \x01(\tB\x07\n\x05_used\"B\n\x10SetTenantRequest\x12!\n\x06tenant\x18\x01 \x01(\x0b\x32\x11.outbid.v1.Tenant\x12\x0b\n\x03\x61\x64\x64\x18\x02 \x01(\x08\";\n\x11SetTenantResponse\x12&\n\x06tenant\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TenantState\"\"\n\x10GetTenantRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\";\n\x11GetTenantResponse\x12&\n\x06tenant\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TenantState\"\x14\n\x12ListTenantsRequest\">\n\x13ListTenantsResponse\x12\'\n\x07tenants\x18\x01 \x03(\x0b\x32\x16.outbid.v1.TenantState\"%\n\x13RemoveTenantRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x16\n\x14RemoveTenantResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,29 +44,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TENANTQUOTA_TYPESENTRY']._serialized_start=296
   _globals['_TENANTQUOTA_TYPESENTRY']._serialized_end=340
   _globals['_TENANTLIMITS']._serialized_start=355
-  _globals['_TENANTLIMITS']._serialized_end=739
-  _globals['_TENANTUSE']._serialized_start=742
-  _globals['_TENANTUSE']._serialized_end=1066
-  _globals['_TENANTUSE_HELDENTRY']._serialized_start=1023
-  _globals['_TENANTUSE_HELDENTRY']._serialized_end=1066
-  _globals['_TENANTSTATE']._serialized_start=1069
-  _globals['_TENANTSTATE']._serialized_end=1207
-  _globals['_TENANTLIMIT']._serialized_start=1209
-  _globals['_TENANTLIMIT']._serialized_end=1324
-  _globals['_SETTENANTREQUEST']._serialized_start=1326
-  _globals['_SETTENANTREQUEST']._serialized_end=1392
-  _globals['_SETTENANTRESPONSE']._serialized_start=1394
-  _globals['_SETTENANTRESPONSE']._serialized_end=1453
-  _globals['_GETTENANTREQUEST']._serialized_start=1455
-  _globals['_GETTENANTREQUEST']._serialized_end=1489
-  _globals['_GETTENANTRESPONSE']._serialized_start=1491
-  _globals['_GETTENANTRESPONSE']._serialized_end=1550
-  _globals['_LISTTENANTSREQUEST']._serialized_start=1552
-  _globals['_LISTTENANTSREQUEST']._serialized_end=1572
-  _globals['_LISTTENANTSRESPONSE']._serialized_start=1574
-  _globals['_LISTTENANTSRESPONSE']._serialized_end=1636
-  _globals['_REMOVETENANTREQUEST']._serialized_start=1638
-  _globals['_REMOVETENANTREQUEST']._serialized_end=1675
-  _globals['_REMOVETENANTRESPONSE']._serialized_start=1677
-  _globals['_REMOVETENANTRESPONSE']._serialized_end=1699
+  _globals['_TENANTLIMITS']._serialized_end=762
+  _globals['_TENANTUSE']._serialized_start=765
+  _globals['_TENANTUSE']._serialized_end=1089
+  _globals['_TENANTUSE_HELDENTRY']._serialized_start=1046
+  _globals['_TENANTUSE_HELDENTRY']._serialized_end=1089
+  _globals['_TENANTSTATE']._serialized_start=1092
+  _globals['_TENANTSTATE']._serialized_end=1230
+  _globals['_TENANTLIMIT']._serialized_start=1232
+  _globals['_TENANTLIMIT']._serialized_end=1347
+  _globals['_SETTENANTREQUEST']._serialized_start=1349
+  _globals['_SETTENANTREQUEST']._serialized_end=1415
+  _globals['_SETTENANTRESPONSE']._serialized_start=1417
+  _globals['_SETTENANTRESPONSE']._serialized_end=1476
+  _globals['_GETTENANTREQUEST']._serialized_start=1478
+  _globals['_GETTENANTREQUEST']._serialized_end=1512
+  _globals['_GETTENANTRESPONSE']._serialized_start=1514
+  _globals['_GETTENANTRESPONSE']._serialized_end=1573
+  _globals['_LISTTENANTSREQUEST']._serialized_start=1575
+  _globals['_LISTTENANTSREQUEST']._serialized_end=1595
+  _globals['_LISTTENANTSRESPONSE']._serialized_start=1597
+  _globals['_LISTTENANTSRESPONSE']._serialized_end=1659
+  _globals['_REMOVETENANTREQUEST']._serialized_start=1661
+  _globals['_REMOVETENANTREQUEST']._serialized_end=1698
+  _globals['_REMOVETENANTRESPONSE']._serialized_start=1700
+  _globals['_REMOVETENANTRESPONSE']._serialized_end=1722
 # @@protoc_insertion_point(module_scope)

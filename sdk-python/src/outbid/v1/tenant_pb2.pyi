@@ -120,6 +120,7 @@ class TenantLimits(google.protobuf.message.Message):
     STREAMS_FIELD_NUMBER: builtins.int
     SAMPLERS_FIELD_NUMBER: builtins.int
     CHECKPOINT_BYTES_FIELD_NUMBER: builtins.int
+    RETAIN_SWEEPS_FIELD_NUMBER: builtins.int
     sweeps: builtins.int
     """Sweeps that have not ended; absent for the server's limit, -1 for no limit."""
     device_hours: builtins.float
@@ -148,6 +149,10 @@ class TenantLimits(google.protobuf.message.Message):
     """Processes on the server that draw configurations for its sweeps."""
     checkpoint_bytes: builtins.str
     """Size of the checkpoints of its sweeps in the store, such as "1TiB"."""
+    retain_sweeps: builtins.str
+    """How long its sweeps are kept after they end, such as "90d". Then they are deleted, with their checkpoints, output and
+    reports. "" means the server's setting and "none" for ever.
+    """
     def __init__(
         self,
         *,
@@ -163,9 +168,10 @@ class TenantLimits(google.protobuf.message.Message):
         streams: builtins.int | None = ...,
         samplers: builtins.int | None = ...,
         checkpoint_bytes: builtins.str = ...,
+        retain_sweeps: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_samplers", b"_samplers", "_streams", b"_streams", "_submits_per_minute", b"_submits_per_minute", "_sweeps", b"_sweeps", "device_hours", b"device_hours", "max_weight", b"max_weight", "samplers", b"samplers", "streams", b"streams", "submits_per_minute", b"submits_per_minute", "sweeps", b"sweeps"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_samplers", b"_samplers", "_streams", b"_streams", "_submits_per_minute", b"_submits_per_minute", "_sweeps", b"_sweeps", "blob_bytes", b"blob_bytes", "checkpoint_bytes", b"checkpoint_bytes", "device_hours", b"device_hours", "log_bytes", b"log_bytes", "max_weight", b"max_weight", "report_bytes", b"report_bytes", "report_rate", b"report_rate", "samplers", b"samplers", "spec_bytes", b"spec_bytes", "streams", b"streams", "submits_per_minute", b"submits_per_minute", "sweeps", b"sweeps"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_samplers", b"_samplers", "_streams", b"_streams", "_submits_per_minute", b"_submits_per_minute", "_sweeps", b"_sweeps", "blob_bytes", b"blob_bytes", "checkpoint_bytes", b"checkpoint_bytes", "device_hours", b"device_hours", "log_bytes", b"log_bytes", "max_weight", b"max_weight", "report_bytes", b"report_bytes", "report_rate", b"report_rate", "retain_sweeps", b"retain_sweeps", "samplers", b"samplers", "spec_bytes", b"spec_bytes", "streams", b"streams", "submits_per_minute", b"submits_per_minute", "sweeps", b"sweeps"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_device_hours", b"_device_hours"]) -> typing.Literal["device_hours"] | None: ...
     @typing.overload

@@ -56,7 +56,8 @@ export type TrialColumnKind =
 
 export type TrialCommand =
   | "TRIAL_COMMAND_UNSPECIFIED"
-  | "TRIAL_COMMAND_STOP";
+  | "TRIAL_COMMAND_STOP"
+  | "TRIAL_COMMAND_RETRY";
 
 export type TrialState =
   | "TRIAL_STATE_UNSPECIFIED"
@@ -200,6 +201,24 @@ export interface Check {
   fix: string;
 }
 
+export interface CheckAccessRequest {
+  verb: string;
+  resource: string;
+  name: string;
+  tenant: string;
+  as: string;
+  as_tenant: string;
+}
+
+export interface CheckAccessResponse {
+  allowed: boolean;
+  permissions: Permission[];
+  name: string;
+  tenant: string;
+  role: string;
+  scopes: string[];
+}
+
 export interface Checkpoint {
   key: string;
   step: string;
@@ -211,6 +230,8 @@ export interface Checkpoint {
   lease_id: string;
   outer?: OuterState | null;
   crc64nvme: string;
+  shards: number;
+  shard_bytes: string;
 }
 
 export interface Checkpoints {
@@ -272,6 +293,11 @@ export interface CreateTokenResponse {
   info?: APIToken | null;
 }
 
+export interface CurveForecast {
+  trial: number;
+  points: ForecastPoint[];
+}
+
 export interface Decision {
   kind: string;
   sweep: string;
@@ -329,6 +355,16 @@ export interface DeviceUse {
   fork?: ForkRef | null;
 }
 
+export interface Expired {
+  tenant: string;
+  sweep: string;
+  ended?: string | null;
+  retain: string;
+  bytes: string;
+  reason: string;
+  error: string;
+}
+
 export interface ExplainSweepRequest {
   sweep: string;
   trial?: number;
@@ -378,6 +414,24 @@ export interface FloatRange {
   quantum: Float;
 }
 
+export interface ForecastCurvesRequest {
+  sweep: string;
+  trials: number[];
+}
+
+export interface ForecastCurvesResponse {
+  forecasts: CurveForecast[];
+  reason: string;
+  checked: number;
+}
+
+export interface ForecastPoint {
+  step: string;
+  low: Float;
+  median: Float;
+  high: Float;
+}
+
 export interface ForkRef {
   sweep: string;
   trial: number;
@@ -415,6 +469,7 @@ export interface GetCheckpointRequest {
   trial: number;
   step?: string;
   best: boolean;
+  shard?: number;
 }
 
 export interface GetCheckpointResponse {
@@ -778,6 +833,15 @@ export interface PerformanceCurve {
   sampler: string;
 }
 
+export interface Permission {
+  call: string;
+  verb: string;
+  resource: string;
+  permission: string;
+  allowed: boolean;
+  reason: string;
+}
+
 export interface PluginTuner {
   command: string[];
   settings?: Record<string, unknown> | null;
@@ -940,6 +1004,16 @@ export interface Round {
   decisions: Decision[];
 }
 
+export interface RunRetentionRequest {
+  tenant: string;
+  dry_run: boolean;
+}
+
+export interface RunRetentionResponse {
+  expired: Expired[];
+  kept: Expired[];
+}
+
 export interface Rung {
   bracket: number;
   until_step: string;
@@ -1098,6 +1172,7 @@ export interface SweepSpec {
   utility?: Utility | null;
   objectives: Objective[];
   deadline: string;
+  traceparent: string;
 }
 
 export interface TellTrialRequest {
@@ -1144,6 +1219,7 @@ export interface TenantLimits {
   streams?: number;
   samplers?: number;
   checkpoint_bytes: string;
+  retain_sweeps: string;
 }
 
 export interface TenantQuota {
@@ -1215,6 +1291,7 @@ export interface Trial {
   merges: TrialMerge[];
   rounds: number;
   attributes: Record<string, string>;
+  retries: number;
 }
 
 export interface TrialColumn {

@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// uploads stores a fork's checkpoints, and the shards of each of its processes, at the same time.
+type uploads struct {
+	fork *fork
+	// whole stores checkpoints that are one file, and the manifests of those with shards.
+	whole *uploader
+
+	mu     sync.Mutex
+	closed bool
+	shards map[int32]*uploader // of each rank
+}
+
+func newUploads(f *fork) *uploads {
+	return &uploads{fork: f, whole: newUploader(f), shards: map[int32]*uploader{}}
+}
+
+// offer takes a file over from the training code.
+func (u *uploads) offer(s *outbidv1.ProcessSaved) {
+	own := u.whole
+	if s.GetShard() != nil {
+		own = u.ofRank(s.GetShard().GetRank())
+	}
+	own.offer(s)
+}
+
+func (u *uploads) ofRank(rank int32) *uploader {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	own := u.shards[rank]
+	if own == nil {
+		own = newUploader(u.fork)
+		u.shards[rank] = own
+	}
+	if u.closed {
+		own.stop()
+	}
+	return own
+}
+
+// all returns the uploaders.
+func (u *uploads) all() []*uploader {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	found := []*uploader{u.whole}
+	for _, own := range u.shards {
+		found = append(found, own)
+	}
+	return found
+}
+
+// idle reports whether everything that was offered is in the store.
+func (u *uploads) idle() bool {
+	for _, own := range u.all() {
+		if !own.idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// stop drops files that are not stored yet.
+func (u *uploads) stop() {
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	for _, own := range u.all() {
+		own.stop()
+	}
+}
+
+// close stops the uploaders and waits for them.
+func (u *uploads) close() {
+	u.stop()
+	for _, own := range u.all() {
+		own.close()
+	}
+}
+
+// saveName returns the name of a file's span in a trace.
+func saveName(s *outbidv1.ProcessSaved) string {
+	if s.GetShard() != nil {
+		return fmt.Sprintf("save shard %d", s.GetShard().GetRank())
+	}
+	return "save"
+}
+
+// announceSave tells the orchestrator about a stored checkpoint, and the training code about a stored file.
+func (f *fork) announceSave(s *outbidv1.ProcessSaved, stored *storedFile) {
+	if s.GetShard() != nil {
+		done := &outbidv1.SaveDone{Fork: f.ref, Step: s.GetStep(), Shard: &outbidv1.CheckpointShard{
+			Rank: s.GetShard().GetRank(), Bytes: stored.size, Sha256: stored.sums.SHA256, Crc64Nvme: stored.sums.CRC64,
+		}}
+		f.tellTraining(func(t training) { t.ShardDone(done) })
+		return
+	}
+	f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
+		Key: stored.key, Step: s.GetStep(), Bytes: stored.size, Sha256: stored.sums.SHA256, Crc64Nvme: stored.sums.CRC64,
+		Time: timestamppb.New(time.Now()), Metric: s.Metric, Shards: s.GetShards(), ShardBytes: s.GetShardBytes(),
+	}}})
+	f.answerSave(s, "")
+}
+
+// answerSave answers a file of the training code. An empty failure means that it is stored.
+func (f *fork) answerSave(s *outbidv1.ProcessSaved, failure string) {
+	f.tellTraining(func(t training) {
+		if s.GetShard() != nil {
+			t.ShardDone(&outbidv1.SaveDone{Fork: f.ref, Step: s.GetStep(), Error: failure, Shard: s.GetShard()})
+			return
+		}
+		t.SaveDone(s.GetStep(), failure)
+	})
+}
+
+// saveKey returns where a file of the training code is stored.
+func (f *fork) saveKey(s *outbidv1.ProcessSaved) string {
+	format := objects.Safetensors
+	switch {
+	case f.body.GetWorkload().GetProgram() != nil:
+		format = objects.Opaque
+	case s.GetShard() != nil || s.GetShards() > 0:
+		format = objects.Sharded
+	}
+	key := objects.Checkpoint{
+		Sweep: f.ref.GetSweep(), Trial: f.ref.GetTrial(), Step: s.GetStep(), LeaseID: f.ref.GetLeaseId(), Format: format,
+	}.Key()
+	if s.GetShard() != nil {
+		return objects.ShardKey(key, s.GetShard().GetRank())
+	}
+	return key
+}
