@@ -1,6 +1,7 @@
-"""Makes the pictures of docs/figures of a running server's pages: `pictures.py URL SWEEP DIRECTORY`.
+"""Makes the pictures of docs/figures of a running server's pages: `pictures.py URL SWEEP DIRECTORY [TOKEN]`.
 
-Each page in light and dark and on a phone. Look at them before they are committed.
+Each page in light and dark and on a phone. The page of API tokens needs a token of an admin. Look at the pictures
+before they are committed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 
-def main(url: str, sweep: str, directory: Path) -> None:
+def main(url: str, sweep: str, directory: Path, token: str = "") -> None:
     """Save a picture of each page."""
     pages = {
         "sweeps": "",
@@ -24,14 +25,23 @@ def main(url: str, sweep: str, directory: Path) -> None:
         "cluster": "cluster",
         "rounds": "rounds",
         "tenants": "tenants",
+        "usage": "usage?by=tenant,user,type",
+        "audit": "audit",
         "server": "server",
         "submit": f"submit?from={sweep}",
     }
+    if token:
+        pages["tokens"] = "tokens"
     screens = {"light": ("light", 1280, 860), "dark": ("dark", 1280, 860), "phone": ("light", 390, 844)}
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for screen, (scheme, width, height) in screens.items():
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            if token:
+                page.goto(f"{url}/ui/")
+                page.get_by_label("Token").fill(token)
+                page.get_by_role("button", name="Sign in").click()
+                page.get_by_role("button", name="Sign out").wait_for()
             for name, path in pages.items():
                 page.goto(f"{url}/ui/{path}")
                 page.wait_for_selector("main h1")
@@ -47,4 +57,4 @@ def save(png: bytes, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])

@@ -43,6 +43,28 @@ def test_many_trials_are_sorted_filtered_and_scrolled(quiet: Outbid, watched: Wa
     expect(page.locator(".u-wrap canvas")).to_have_count(1)
 
 
+# Notes the delays of all timers that are set before a table is in the page.
+TIMERS = """
+(() => {
+  const set = window.setTimeout;
+  window.delays = [];
+  window.setTimeout = (call, delay = 0, ...rest) => {
+    if (!document.querySelector("table[aria-rowcount] tbody a")) window.delays.push(delay);
+    return set(call, delay, ...rest);
+  };
+})()
+"""
+
+
+def test_the_first_draw_waits_for_no_timer(quiet: Outbid, watched: Watched, large: str) -> None:
+    """The pause between two draws of many trials is not one before the first."""
+    watched.page.add_init_script(TIMERS)
+    watched.page.goto(f"{quiet.url}/ui/sweeps/{large}")
+    expect(shown_rows(watched.page, TRIALS, TRIALS)).to_be_visible()
+    delays = watched.page.evaluate("window.delays")
+    assert 0 in delays and not [d for d in delays if 16 < d <= 1000], delays
+
+
 def test_a_sweep_that_grows(quiet: Outbid, watched: Watched) -> None:
     """Trials appear in the page that is open."""
     page = watched.page

@@ -23,7 +23,9 @@ PAGES = {
     "ui/rounds/2": "Auction",
     "ui/submit": "Write the file",
     "ui/tenants": "default",
-    "ui/server": "themis",
+    "ui/usage?by=tenant,user,type&label=note": "total",
+    "ui/audit": "sweeps default",
+    "ui/server": "Policy: outbid",
 }
 SCREENS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
@@ -46,7 +48,9 @@ def test_a_page_is_whole_and_accessible(outbid: Outbid, watched: Watched, path: 
     assert wide <= 0, f"the page scrolls sideways by {wide} px"
 
 
-@pytest.mark.parametrize("path", ["ui/", "ui/sweeps/finished-1", "ui/sweeps/finished-1/trials/0"])
+@pytest.mark.parametrize(
+    "path", ["ui/", "ui/sweeps/finished-1", "ui/sweeps/finished-1/trials/0", "ui/usage?by=tenant,user,type&label=note"]
+)
 def test_hostile_text_is_text(outbid: Outbid, watched: Watched, path: str) -> None:
     page = watched.page
     page.goto(f"{outbid.url}/{path}")
@@ -98,6 +102,15 @@ def test_the_table_sorts_filters_and_keeps_its_view_in_the_address(outbid: Outbi
     assert rows(page) == order
     page.get_by_role("searchbox").fill("lr <")
     expect(page.locator("#filter-error")).to_be_visible()
+
+
+def test_the_icon_stays_when_the_address_changes(outbid: Outbid, watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{outbid.url}/ui/sweeps/finished-1")
+    page.get_by_role("link", name="Cluster").click()
+    expect(page.get_by_role("heading", level=1, name="Cluster")).to_be_visible()
+    icon = page.locator("link[rel=icon]").evaluate("icon => icon.href")
+    assert icon == f"{outbid.url}/ui/icon.svg"
 
 
 def test_the_whole_page_works_by_keyboard(outbid: Outbid, watched: Watched) -> None:

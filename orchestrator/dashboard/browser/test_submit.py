@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
+from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 from conftest import Outbid, Watched, eventually, program
@@ -179,6 +180,35 @@ def test_a_person_stops_one_trial(quiet: Outbid, watched: Watched) -> None:
     quiet.done(sweep)
     reasons = [json.loads(quiet.run("show", f"{sweep}/{trial}", "-o", "json"))["reason"] for trial in (0, 1)]
     assert [r.split(": ", 1)[1] for r in reasons] == ["<b>it diverges</b>", "enough"]
+
+
+def test_a_person_retries_a_failed_trial(quiet: Outbid, watched: Watched, tmp_path: Path) -> None:
+    page = watched.page
+    mended = tmp_path / "mended"
+    report = '{{"step": 1, "loss": 0.5}}'  # a command has parameters in single braces
+    train = f"test -e {mended} || exit 3; echo '{report}' >> $OUTBID_REPORT"
+    sweep = quiet.submit(
+        {
+            **program("unlucky", trials=1),
+            "program": {"command": ["sh", "-c", train]},
+            "max_restarts": 0,
+        }
+    )
+    eventually(lambda: quiet.sweep(sweep)["state"] == "failed", "it does not fail")
+    page.goto(f"{quiet.url}/ui/sweeps/{sweep}/trials/0")
+    mended.touch()
+    page.get_by_role("button", name="Retry this trial").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("the file is there")
+    dialog.get_by_text("This action elsewhere").click()
+    expect(dialog.locator("p.mono").first).to_have_text(f"outbid retry {sweep}/0 --reason 'the file is there'")
+    assert Axe().run(page).violations_count == 0
+    dialog.get_by_role("button", name="Retry", exact=True).click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("main")).to_contain_text("retries 1")
+    quiet.done(sweep)
+    assert quiet.sweep(sweep)["state"] == "done"
+    expect(page.get_by_role("button", name="Retry this trial")).to_have_count(0)
 
 
 def test_a_sweep_is_explained_and_simulated(quiet: Outbid, watched: Watched) -> None:

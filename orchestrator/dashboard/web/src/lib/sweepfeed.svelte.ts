@@ -20,7 +20,7 @@ export class SweepFeed {
   #newest: Sweep | undefined;
   #version = "";
   #due: ReturnType<typeof setTimeout> | undefined;
-  #drawn = 0;
+  #drawn = -Infinity; // when the page was last drawn
   #wake = (): void => undefined;
 
   constructor(id: () => string) {
@@ -28,6 +28,7 @@ export class SweepFeed {
       const stop = new AbortController();
       this.#store = new TrialStore();
       this.#version = "";
+      this.#drawn = -Infinity; // the first draw waits for nothing
       this.#newest = this.sweep = undefined;
       this.trials = { store: this.#store, rows: 0 };
       this.missing = false;

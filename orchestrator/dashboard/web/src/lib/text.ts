@@ -75,6 +75,11 @@ export function trialWord(value: string): string {
   return { TRIAL_STATE_STOPPED: "pruned", TRIAL_STATE_CANCELLED: "stopped" }[value] ?? word(value);
 }
 
+/** Returns a word with a capital letter. */
+export function capital(word: string): string {
+  return `${word.slice(0, 1).toUpperCase()}${word.slice(1)}`;
+}
+
 /** Returns a parameter's value as one line. */
 export function value(x: unknown): string {
   if (typeof x === "number") return short(x);
@@ -86,6 +91,15 @@ export function value(x: unknown): string {
 export function csvCell(x: string): string {
   const guarded = /^[=+\-@\t\r]/.test(x) && Number.isNaN(Number(x)) ? `'${x}` : x;
   return /[",\n\r]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
+}
+
+/** Offers rows as a CSV file to be saved. */
+export function saveCsv(name: string, rows: string[][]): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([rows.map((r) => `${r.map(csvCell).join(",")}\r\n`).join("")], { type: "text/csv" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 /** Returns a word for a POSIX shell, quoted if need be. */
