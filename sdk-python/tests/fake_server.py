@@ -36,6 +36,7 @@ class FakeServer(service.OutbidServiceServicer):
         self.trials: dict[int, pb.Trial] = {}
         self.told_reports: list[pb.TrialReport] = []
         self.requests: list[Any] = []
+        self.traceparent = ""
         self.blobs: dict[str, bytes] = {}
         self.checkpoint = TRAINED
         self.sha256 = hashlib.sha256(TRAINED).hexdigest()
@@ -74,7 +75,8 @@ class FakeServer(service.OutbidServiceServicer):
             self.news.put(None)
 
     def _take(self, request: Any, context: Any) -> None:
-        given = dict(context.invocation_metadata()).get("authorization", "")
+        sent = dict(context.invocation_metadata())
+        given, self.traceparent = sent.get("authorization", ""), sent.get("traceparent", "")
         if self.token and given != f"Bearer {self.token}":
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong")
         self.requests.append(request)
@@ -244,7 +246,8 @@ class FakeServer(service.OutbidServiceServicer):
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
     JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetPrices = GetRound = ListRounds = GetTrial
-    ControlNode = SetTenant = GetTenant = ListTenants = RemoveTenant = GetUsage = GetTrial
+    ControlNode = SetTenant = GetTenant = ListTenants = RemoveTenant = GetUsage = CheckAccess = RunRetention = GetTrial
+    ForecastCurves = GetTrial
 
     def last(self, kind: type[Any]) -> Any:
         """Return the newest request of a type."""

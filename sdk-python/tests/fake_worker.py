@@ -82,6 +82,7 @@ class FakeWorker:
                 "OUTBID_STREAM": f"{tmp}/s",
                 "OUTBID_SESSION": "secret",
                 "PYTHONPATH": str(SRC),
+                "PYTHONFAULTHANDLER": "1",  # see _next
                 **env,
             },
             stdout=subprocess.PIPE,
@@ -94,13 +95,22 @@ class FakeWorker:
 
     def hear(self, kind: str | None = None) -> Any:
         """Return the next message of the process, which must be of this kind."""
-        message = self.said.get(timeout=DEADLINE)
+        message = self._next()
         if message is None:
             raise EOFError("the process ended the stream")
         got = message.WhichOneof("kind")
         if kind is not None and got != kind:
             raise AssertionError(f"heard {got} instead of {kind}: {message}")
         return getattr(message, got)
+
+    def _next(self) -> Any:
+        """Return the next message, or None at the end; if there is none, say where the process and its children are."""
+        try:
+            return self.said.get(timeout=DEADLINE)
+        except queue.Empty:
+            os.killpg(self.process.pid, signal.SIGABRT)
+            _, where = self.process.communicate(timeout=DEADLINE)
+        raise AssertionError(f"no message for {DEADLINE} s:\n{where}")
 
     def reports(self, n: int) -> list[Any]:
         """Return the next n reports, however they are batched."""
@@ -113,7 +123,7 @@ class FakeWorker:
     def until(self, kind: str) -> Any:
         """Return the next message of this kind, ignoring earlier ones."""
         while True:
-            message = self.said.get(timeout=DEADLINE)
+            message = self._next()
             if message is None:
                 raise EOFError("the process ended the stream")
             if message.WhichOneof("kind") == kind:

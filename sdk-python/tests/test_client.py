@@ -449,6 +449,13 @@ def test_one_trial_is_stopped(server: FakeServer, handle: ob.SweepHandle) -> Non
     assert request.command == pb.TRIAL_COMMAND_STOP
 
 
+def test_a_failed_trial_is_retried(server: FakeServer, handle: ob.SweepHandle) -> None:
+    handle.retry_trial(3, reason="the disk was full")
+    request = server.last(pb.ControlTrialRequest)
+    assert (request.sweep, request.trial, request.reason) == (handle.id, 3, "the disk was full")
+    assert request.command == pb.TRIAL_COMMAND_RETRY
+
+
 def test_extend_warns_of_what_is_trained_again(server: FakeServer, handle: ob.SweepHandle) -> None:
     server.trained_again = [pb.TrainedAgain(trial=n, from_step=n % 2, step=5) for n in range(12)]
     again = handle.extend(max_steps=9, preview=True)

@@ -30,7 +30,8 @@ def test_what_the_actions_print_exists() -> None:
     printed = [
         name
         for part in (SOURCES / "parts").glob("*.svelte")
-        for name in re.findall(r"\.attach\(\$\{[^}]*\}\)\.(\w+)\(", part.read_text())
+        for names in re.findall(r"const python = \{(.*)\}", part.read_text())
+        for name in re.findall(r"\"(\w+)\"", names)
     ]
-    assert printed == ["stop_trial"]
+    assert printed == ["stop_trial", "retry_trial"]
     assert all(callable(getattr(ob.SweepHandle, name)) for name in printed)

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,6 +48,32 @@ def test_values_order_as_missing_nan_then_numbers(values: list[Any], mode: str) 
     assert numbers == sorted(numbers, reverse=mode == "min")
     best = _order.best(values, lambda value: value, mode)
     assert best is None if not any(kinds) else _order.rank(best, mode) == _order.rank(ordered[-1], mode)
+
+
+ONE_NUMBER: dict[str, Any] = {
+    "scalar of numpy": np.float32(2),
+    "array of one element": np.array([2.0]),
+    "the same in a file": [2.0],
+    "array of arrays": np.array([[2]]),
+    "text": "2.0",
+    "true": True,
+}
+
+
+@pytest.mark.parametrize("value", ONE_NUMBER.values(), ids=ONE_NUMBER)
+@pytest.mark.parametrize("scope", ["last", "all", "avg"])
+def test_what_a_trial_may_report_as_a_number_is_compared_as_one(value: Any, scope: str) -> None:
+    assert _order.number(value) == float(np.array(value, dtype=float).item())
+    trials = [finished([x, x], n) for n, x in enumerate([0.5, value, 0.25])]
+    analysis = tune.ExperimentAnalysis(trials=trials, default_metric="loss", default_mode="max")
+    assert analysis.get_best_trial(scope=scope) is trials[1]
+    if not isinstance(value, (bool, str)):
+        assert trials[1].metric_analysis["loss"] == dict.fromkeys(trials[1].metric_analysis["loss"], 2.0)
+
+
+@pytest.mark.parametrize("value", [None, "two", b"2", np.zeros(2), [1, 2], [], {}, object(), 1j])
+def test_what_is_not_one_number_has_no_rank(value: Any) -> None:
+    assert _order.number(value) is None
 
 
 @CHEAP

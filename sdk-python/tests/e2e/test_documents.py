@@ -100,6 +100,8 @@ def test_digits_notebook(tmp_path: Path) -> None:
         assert long in text
         text = text.replace(long, short)
     book = nbformat.reads(text, as_version=4)
+    shown = [cell.outputs for cell in book.cells if cell.cell_type == "code" and cell.source[:3] in ("swe", "res")]
+    assert len(shown) > 4 and all(shown), "a reader sees the outputs without running it"
     run_notebook(book, tmp_path)
     outputs = [cell.outputs for cell in book.cells if cell.cell_type == "code"]
     assert any("image/png" in o.get("data", {}) for out in outputs for o in out), "a plot is shown"

@@ -8,21 +8,23 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import live_server
 import outbid as ob
 from server_log import check_log
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 DEADLINE = 500.0
 STEPS = 2500
+until = partial(live_server.until, deadline=DEADLINE)
 
 
 def regression(trial: ob.Trial) -> None:
@@ -131,14 +133,11 @@ class Served:
 
     def nodes(self) -> int:
         """Return the number of nodes that are up."""
-        with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=DEADLINE) as answer:
-            return str(answer.read()).count("NODE_STATE_UP")
+        return live_server.nodes_up(self.url, DEADLINE)
 
     def events(self) -> list[dict[str, Any]]:
         """Return all events in the ledger."""
-        command = [os.environ["OUTBID_BIN"], "export", "--ledger", "-", "--data", str(self.folder / "data")]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return [event for line in text.splitlines() for event in json.loads(line).get("events", [])]
+        return live_server.events(self.folder / "data")
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Return the events of a kind."""
@@ -148,14 +147,6 @@ class Served:
         """Kill the server, and with it its workers and their processes."""
         self.process.kill()
         self.process.wait()
-
-
-def until(holds: Callable[[], bool], what: str, log: Path) -> None:
-    """Wait until a condition holds."""
-    end, pause = time.monotonic() + DEADLINE, threading.Event()
-    while not holds():
-        assert time.monotonic() < end, f"not in time: {what}\n{log.read_text()}"
-        pause.wait(0.05)
 
 
 @contextmanager

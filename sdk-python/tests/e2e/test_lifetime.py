@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -116,8 +118,19 @@ def program(tmp_path: Path) -> Iterator[Callable[[str], Program]]:
         assert one.process.stdout is not None
         one.process.stdout.close()
         print(one.text)  # shown if a test fails
-    if (pid := server_pid(tmp_path)) and alive(pid):
-        os.kill(pid, signal.SIGKILL)
+    end_server(tmp_path)
+
+
+def end_server(place: Path) -> None:
+    """Kill the server, if it runs: a server that was killed leaves its id, which another process may have by now."""
+    try:
+        file = (place / ".outbid" / "server.json").open()
+    except FileNotFoundError:
+        return
+    with file, contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return
+    os.kill(server_pid(place), signal.SIGKILL)
 
 
 def server_pid(place: Path) -> int:

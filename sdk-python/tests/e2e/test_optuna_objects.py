@@ -167,6 +167,20 @@ def test_what_cannot_be_pickled_fails_its_trial_with_a_reason() -> None:
 
 
 @pytest.mark.usefixtures("real")
+def test_attributes_have_any_name() -> None:
+    names: list[Any] = ["", "a\nb", "x" * 400, "größe", "with.dot", "a b", "a_b"]
+
+    def named(trial: Any) -> float:
+        for name in (*names, 7):
+            trial.set_user_attr(name, 3)
+        return 0.0
+
+    (trial,) = outbid.optuna.optimize(named, 1, display=False).trials
+    assert trial.state.name == "COMPLETE"
+    assert {str(name) for name in trial.user_attrs} == {*names, "7", "outbid"}
+
+
+@pytest.mark.usefixtures("real")
 def test_attributes_that_optuna_sets_itself_may_be_objects(tmp_path: Any) -> None:
     from optuna.terminator import CrossValidationErrorEvaluator, report_cross_validation_scores
 

@@ -118,3 +118,32 @@ def test_a_scheduler_that_is_asked_about_each_report_answers_at_once(tmp_path: P
     ).fit()
     assert result.metrics is not None and result.metrics["training_iteration"] == 60
     assert time.monotonic() - began < 45
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", b"no pickle"])
+def test_a_damaged_file_of_an_experiment_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tuner.pkl").write_bytes(content)
+    with pytest.raises(tune.TuneError, match=r"tuner\.pkl is damaged"):
+        tune.Tuner.restore(str(tmp_path))
+
+
+@pytest.mark.usefixtures("real")
+def test_a_write_that_is_interrupted_leaves_an_experiment_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(config: dict[str, Any]) -> None:
+        tune.report({"loss": 1.0})
+
+    config = tune.RunConfig(name="kept", storage_path=tmp_path, verbose=0)
+    tune.Tuner(train, run_config=config).fit()
+    write = Path.write_bytes
+
+    def interrupted(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Run.load(tmp_path / "kept").save()
+    assert tune.Tuner.restore(str(tmp_path / "kept"), train).get_results().num_terminated == 1

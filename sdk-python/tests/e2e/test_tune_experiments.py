@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from outbid import tune
@@ -86,6 +88,47 @@ def test_results_are_what_was_reported_whatever_files_say(tmp_path: Path) -> Non
     Path(grid[0].path, ".results.json").write_text('{"loss": 7.0, "trial_id": "x", "training_iteration": 3}\n')
     again: Any = tune.ResultGrid(tune.ExperimentAnalysis(str(tmp_path / "whole")))
     assert [r.metrics["loss"] for r in again] == [2 / 3, 4 / 3]
+
+
+NUMBERS: dict[str, Any] = {
+    "true and false": lambda x: x > 1,
+    "text": str,
+    "arrays": lambda x: np.array([x]),
+    "scalars": np.float32,
+}
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("form", NUMBERS)
+@pytest.mark.parametrize("scheduler", [None, ASHAScheduler(max_t=3, grace_period=1, reduction_factor=2)])
+def test_whatever_is_one_number_is_a_value_of_the_metric(tmp_path: Path, form: str, scheduler: Any) -> None:
+    make = NUMBERS[form]
+
+    def reports(config: dict[str, Any]) -> None:
+        for _ in range(3):
+            tune.report({"loss": make(float(config["x"]))})
+
+    grid = fit(tmp_path, None, [3, 1, 2], reports, scheduler=scheduler)
+    assert grid.num_errors == 0 and grid.get_best_result().config["x"] == 1
+    assert grid.get_best_result(scope="avg").config["x"] == 1
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("stop", [{"nest": {"step": 2}}, {"nest/step": 2}, {"finished": True}])
+def test_a_criterion_names_any_reported_value(tmp_path: Path, stop: dict[str, Any]) -> None:
+    def reports(config: dict[str, Any]) -> None:
+        for step in range(1, 5):
+            tune.report({"loss": 0.5, "nest": {"step": step}, "finished": step == 2})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [r.metrics["training_iteration"] for r in fit(tmp_path, stop, [0], reports)] == [2]
+
+
+@pytest.mark.parametrize("stop", [{"loss": "2"}, {"loss": None}, {"loss": [2]}, {"a": {"b": "x"}}, 3, "loss", [1]])
+def test_a_criterion_without_a_number_is_refused(tmp_path: Path, stop: Any) -> None:
+    with pytest.raises(ValueError, match="stop"):
+        fit(tmp_path, stop, [0])
 
 
 @pytest.mark.usefixtures("real")

@@ -14,6 +14,7 @@ from typing import Any
 from outbid._client.local_server import LocalServer
 from outbid._core.errors import CheckpointError, UnavailableError
 from outbid._results import checkpoint_info, from_proto, model
+from outbid._training.manifest import shard_path
 from outbid.rpc import Address, Patience, Service
 from outbid.v1 import event_pb2, sweep_pb2
 from outbid.v1 import service_pb2 as pb
@@ -156,21 +157,29 @@ class Connection:
         return None if caller.local or caller.tenant == tenant else tenant
 
     def download(self, sweep: str, trial: int, step: int | None, path: Path) -> Path:
-        """Write a trial's checkpoint to a file, atomically."""
+        """Write a trial's checkpoint to a file, atomically, and its shards next to it, with their rank added."""
         request = pb.GetCheckpointRequest(sweep=sweep, trial=trial)
         if step is not None:
             request.step = step
         else:
             request.best = True
-        waiting = Patience()
         path.parent.mkdir(parents=True, exist_ok=True)
+        found = self._write(request, path)
+        for rank in range(found.shards):
+            shard = pb.GetCheckpointRequest(sweep=sweep, trial=trial, step=found.step, shard=rank)
+            self._write(shard, shard_path(path, rank))
+        return path
+
+    def _write(self, request: pb.GetCheckpointRequest, path: Path) -> event_pb2.Checkpoint:
+        """Write one file of a checkpoint, atomically."""
+        waiting = Patience()
         while True:
             handle, part = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    self._receive(request, file)
+                    found = self._receive(request, file)
                 os.replace(part, path)
-                return path
+                return found
             except UnavailableError as error:
                 self.rpc.recover(error, waiting)
             finally:
@@ -208,17 +217,20 @@ class Connection:
                 )
             return checkpoint_info.soup_info(soup)
 
-    def _receive(self, request: pb.GetCheckpointRequest, file: Any) -> None:
-        digest, expected = hashlib.sha256(), ""
+    def _receive(self, request: pb.GetCheckpointRequest, file: Any) -> event_pb2.Checkpoint:
+        digest, found = hashlib.sha256(), event_pb2.Checkpoint()
         for piece in self.rpc.get_checkpoint(request):
-            expected = piece.checkpoint.sha256 or expected
+            if piece.HasField("checkpoint"):
+                found = piece.checkpoint
             digest.update(piece.data)
             file.write(piece.data)
+        expected = found.sha256
         if expected and digest.hexdigest() != expected:
             raise CheckpointError(
                 f"the checkpoint of trial {request.sweep}/{request.trial} is damaged: its SHA-256 is "
                 f"{digest.hexdigest()} instead of {expected}"
             )
+        return found
 
 
 def _sha256(file: Path) -> str:

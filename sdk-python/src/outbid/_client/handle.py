@@ -137,6 +137,17 @@ class SweepHandle(AskTell):
             pb.ControlTrialRequest(sweep=self.id, trial=number, command=pb.TRIAL_COMMAND_STOP, reason=reason)
         )
 
+    def retry_trial(self, number: int, *, reason: str = "") -> None:
+        """Run a failed trial again, from its newest checkpoint until the step that its tuner wanted.
+
+        Its reports count, but its tuner still regards it as failed. A sweep that is done or has failed continues
+        with it.
+        """
+        self._client.rpc.control_trial(
+            pb.ControlTrialRequest(sweep=self.id, trial=number, command=pb.TRIAL_COMMAND_RETRY, reason=reason)
+        )
+        programs.hold(self._client, self.id, new=True)
+
     def delete(self, *, force: bool = False) -> None:
         """Delete the sweep permanently, with its checkpoints, logs and reports. It must have ended.
 

@@ -11,13 +11,17 @@ from outbid.v1 import event_pb2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored checkpoint. `size` is in bytes; `metric` is the value of the sweep's metric when it was saved."""
+    """A stored checkpoint. `size` is in bytes; `metric` is the value of the sweep's metric when it was saved.
+
+    `shards` is the number of its shards, or 0 if it was saved as one file. Then `sha256` is that of their manifest.
+    """
 
     step: int
     size: int
     sha256: str
     metric: float | None
     key: str
+    shards: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ def checkpoint_info(checkpoint: event_pb2.Checkpoint) -> Checkpoint:
     """Convert a checkpoint of the API."""
     return Checkpoint(
         step=checkpoint.step,
-        size=checkpoint.bytes,
+        size=checkpoint.bytes + checkpoint.shard_bytes,
+        shards=checkpoint.shards,
         sha256=checkpoint.sha256,
         metric=checkpoint.metric if checkpoint.HasField("metric") else None,
         key=checkpoint.key,

@@ -17,6 +17,7 @@ from outbid._results.checkpoint_info import Checkpoint, SoupInfo
 from outbid._results.forks import ForkRound, Lease, Merge, fork_facts
 from outbid._training import tensors
 from outbid._training.config import Config
+from outbid._training.manifest import Manifest, Place, is_manifest, join, shard_path
 from outbid._training.opaque import is_pickle, unpack
 
 ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
@@ -180,24 +181,37 @@ class TrialResult:
         and loading a pickle runs code of the tenant that wrote it. A pickle of another tenant is loaded only with
         `trust=True`. Weights by name and directories contain no code.
 
+        If the ranks of a gang saved it with `sharded=True`, the answer is a list with what each of them saved. If they
+        saved directories, it is the path of one directory with the files of all ranks.
+
         Raises NotFoundError if the checkpoint does not exist, UntrustedError for a pickle of another tenant, and
         CheckpointError if it is not a safetensors file, such as a program's; use `download` for that.
         """
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)
-            arrays = tensors.read(path)[0]
-            if is_pickle(arrays) and not trust and (tenant := self._source.foreign(self.sweep)):
-                raise UntrustedError(
-                    f"the checkpoint of trial {self.id} is a pickle of tenant {tenant}, and loading it runs code of "
-                    "that tenant here: use checkpoint(trust=True) if you trust it, or download(path) for the file"
-                )
-            return unpack(arrays)
+            if not is_manifest(path):
+                return self._unpack(path, trust)
+            manifest = Manifest.read(path)
+            files = [(rank, shard_path(path, rank)) for rank in range(len(manifest.shards))]
+            if manifest.directories:
+                return join(files, Place(rank=-1, size=0, scratch=None))
+            return [self._unpack(file, trust) for _, file in files]
+
+    def _unpack(self, path: Path, trust: bool) -> Any:
+        """Return what a file contains, unless it is a pickle of another tenant that is not trusted."""
+        arrays = tensors.read(path)[0]
+        if is_pickle(arrays) and not trust and (tenant := self._source.foreign(self.sweep)):
+            raise UntrustedError(
+                f"the checkpoint of trial {self.id} is a pickle of tenant {tenant}, and loading it runs code of "
+                "that tenant here: use checkpoint(trust=True) if you trust it, or download(path) for the file"
+            )
+        return unpack(arrays)
 
     def metadata(self, step: int | None = None) -> dict[str, Any]:
         """Return the `metadata` that was saved with the checkpoint."""
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)
-            return tensors.read(path)[1]
+            return Manifest.read(path).metadata if is_manifest(path) else tensors.read(path)[1]
 
     def download(self, path: str | os.PathLike[str], step: int | None = None) -> Path:
         """Write the best checkpoint, or the one at `step`, to the file `path`, and return the path.
@@ -205,7 +219,10 @@ class TrialResult:
         The best checkpoint is the one at `best_step` if the trial saved then; otherwise it is the kept one with the
         best metric. `checkpoints` lists them, newest last.
 
-        The file is written atomically. Raises NotFoundError if the checkpoint does not exist.
+        The file is written atomically. If the ranks of a gang saved the checkpoint with `sharded=True`, the file is the
+        manifest of their shards, which are written to `path` with ".0", ".1" and so on added.
+
+        Raises NotFoundError if the checkpoint does not exist.
         """
         return self._source.download(self.sweep, self.number, step, Path(path))
 

@@ -17,6 +17,7 @@ from outbid._core.errors import CheckpointError, NoResultError, NotFoundError
 from outbid._results import model
 from outbid._results.checkpoint_info import Ingredient
 from outbid._training import tensors
+from outbid._training.manifest import is_manifest
 
 if TYPE_CHECKING:
     from outbid._client.connection import Connection
@@ -76,6 +77,11 @@ def greedy(
                 file = trial.download(Path(place) / f"{number}.safetensors")
             except NotFoundError:
                 continue  # its checkpoint was deleted: see checkpoints=ob.Checkpoints(best=...)
+            if is_manifest(file):
+                raise CheckpointError(
+                    f"soup of {sweep}: the checkpoint of trial {number} was saved with sharded=True, and shards cannot "
+                    "be averaged: save whole weights in rank 0"
+                )
             own = float(trial.metric or 0.0)
             if note := _average(sweep, [*joined, file], mean):
                 if not joined:

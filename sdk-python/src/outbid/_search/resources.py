@@ -29,13 +29,14 @@ class Resources:
     lease ends. `types` are the device types that it may run on, such as "v100" or "cpu" (empty: any); `exclude_types`
     those that it must not run on. `cpus` is a number of cores, `memory` a size such as "4GiB".
 
-    A program may run as a gang: `processes="per_device"` starts one process for each device, `spread=True` allows
-    devices of several nodes, and `mixed=True` of several types. The processes find each other by torchrun's environment
-    variables (RANK, WORLD_SIZE, MASTER_ADDR, ...).
+    A trial may run as a gang: `processes="per_device"` starts one process for each device, `spread=True` allows devices
+    of several nodes, and `mixed=True` of several types. The processes find each other by torchrun's environment
+    variables (RANK, WORLD_SIZE, MASTER_ADDR, ...); a function also has `trial.rank` and `trial.world_size`.
 
     With `forks`, several processes on different nodes may train one trial at the same time when nodes would be idle:
     "auto" for any number, or `(least, most)`. In each fork slot every fork trains a share of the steps, and then their
-    checkpoints are averaged; see `Trial.fork`. The server's policy must be themis (the default) or hadare.
+    checkpoints are averaged; see `Trial.fork`. The server's policy must be outbid (the default),
+    themis, hadare or oasis.
     `forks_merge` is the kind of average: "steps" weights each fork by its steps, "uniform" weights all equally, and
     "outer" passes their mean to DiLoCo's outer optimizer with learning rate 0.7 and momentum 0.9, or the values in
     "outer(0.5, 0.8)". "best" weights by steps, but the trial continues from the best fork's checkpoint if the sweep's

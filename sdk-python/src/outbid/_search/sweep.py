@@ -20,6 +20,7 @@ from outbid._core import function_pickle, validation
 from outbid._core.errors import as_text
 from outbid._core.limits import check_labels
 from outbid._core.name_hints import hinted
+from outbid._core.trace_context import span
 from outbid._core.user_warning import warn_user
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
@@ -281,10 +282,11 @@ class Sweep:
             called = (*called, MissingMetric(self._train.names))
         if timeout is not None:
             validation.number("run: timeout", timeout)
-        handle = self.submit(client)
-        if display and self._uses_default:
-            print(reason(handle._client.spec(handle.id)), flush=True)
-        return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
+        with span("outbid.run"):
+            handle = self.submit(client)
+            if display and self._uses_default:
+                print(reason(handle._client.spec(handle.id)), flush=True)
+            return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
         """Ask the server what the sweep would do, without starting anything.

@@ -26,13 +26,15 @@ _BEST_PAUSE, _BEST_SHARE = 1.0, 10.0
 class _Weights:
     """Weights that training code saved. `step` is None until the next report names it.
 
-    `metric` is the value reported at that step, or the last one before it.
+    `metric` is the value reported at that step, or the last one before it. If `sharded` is set, they are this rank's
+    shard of a checkpoint.
     """
 
     step: int | None
     arrays: dict[str, npt.NDArray[Any]]
     metadata: str
     metric: float | None
+    sharded: bool = False
 
 
 class Checkpointer:
@@ -79,10 +81,18 @@ class Checkpointer:
         """Whether the best report is at `step`."""
         return self._a.keep_best and self._top is not None and self._top[0] == step
 
-    def hold(self, step: int | None, weights: Any, metadata: Mapping[str, Any] | None, *, copy: bool) -> None:
+    def hold(
+        self,
+        step: int | None,
+        weights: Any,
+        metadata: Mapping[str, Any] | None,
+        *,
+        copy: bool,
+        sharded: bool = False,
+    ) -> None:
         """Replace the newest weights. If `step` is None, a later call of `name` sets it."""
         arrays = tensors.to_arrays(weights, copy=copy)
-        self._held = _Weights(step, arrays, tensors.encode_metadata(metadata), self._metric)
+        self._held = _Weights(step, arrays, tensors.encode_metadata(metadata), self._metric, sharded)
         if step is not None and self.is_best(step):
             self._best = self._held
 
@@ -140,6 +150,13 @@ class Checkpointer:
         self.error = done.error
         self._offered = None
 
+    def abandon(self) -> None:
+        """Drop shards that are not being stored yet: after an error the other ranks may have none of the same step."""
+        if self._held is not None and self._held.sharded:
+            self._held = None
+        if self._best is not None and self._best.sharded:
+            self._best = None
+
     def _better(self, value: float, than: float) -> bool:
         return value > than if self._a.mode == "max" else value < than
 
@@ -147,14 +164,26 @@ class Checkpointer:
         """Write weights and offer the file. Returns False if an offer is pending."""
         if self._offered is not None:
             return False
-        self._offers += 1  # a new file for each offer, because the worker moves it away
-        self._began = time.monotonic()
-        step = weights.step or 0
-        path = os.path.join(self._a.scratch, f"{step:012d}-{self._offers}.safetensors")
+        self._begin(weights)
+        path = self._path(weights, "safetensors")
         tensors.write(path, weights.arrays, weights.metadata)
-        saved = session_pb2.ProcessSaved(fork=self._a.fork, path=path, step=step, metric=weights.metric)
+        self._send(session_pb2.ProcessSaved(path=path, metric=weights.metric), weights)
+        return True
+
+    def _begin(self, weights: _Weights) -> None:
+        """Record that these weights are being stored."""
+        self._began = time.monotonic()
         self._offered = weights
         if weights is self._best:
             self._best = None
+
+    def _path(self, weights: _Weights, suffix: str) -> str:
+        """Return the path of a new file, which the worker moves away."""
+        self._offers += 1
+        return os.path.join(self._a.scratch, f"{weights.step or 0:012d}-{self._offers}.{suffix}")
+
+    def _send(self, saved: session_pb2.ProcessSaved, weights: _Weights) -> None:
+        """Offer a file to the worker."""
+        saved.fork.CopyFrom(self._a.fork)
+        saved.step = weights.step or 0
         self._session.send(session_pb2.AttachRequest(saved=saved))
-        return True

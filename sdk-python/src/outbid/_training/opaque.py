@@ -49,6 +49,16 @@ def is_pickle(arrays: Mapping[str, Array]) -> bool:
     return _PICKLE in arrays
 
 
+def is_directory(arrays: Mapping[str, Array]) -> bool:
+    """Return whether these arrays are the files of a directory."""
+    return _DIRECTORY in arrays
+
+
+def open_directory(arrays: Mapping[str, Array]) -> tarfile.TarFile:
+    """Return the files of a directory."""
+    return tarfile.open(fileobj=io.BytesIO(arrays[_DIRECTORY].data))
+
+
 def unpack(arrays: Mapping[str, Array], into: str | os.PathLike[str] | None = None) -> Any:
     """Return what was saved: arrays by name, an object, or the path of a directory.
 
@@ -62,7 +72,7 @@ def unpack(arrays: Mapping[str, Array], into: str | os.PathLike[str] | None = No
             raise CheckpointError(f"the checkpoint cannot be unpickled here: {what}") from error
     if _DIRECTORY in arrays:
         place = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=into))
-        with tarfile.open(fileobj=io.BytesIO(arrays[_DIRECTORY].tobytes())) as files:
+        with open_directory(arrays) as files:
             files.extractall(place, filter="data")
         return place
     return arrays

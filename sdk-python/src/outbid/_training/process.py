@@ -18,6 +18,8 @@ from typing import Any
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from outbid._core.errors import OutbidError, StopTrial, as_text, one_line, shown
+from outbid._core.trace_context import of_trial
+from outbid._training.gang import FromRank
 from outbid._training.notes import OUTSIDE
 from outbid._training.outside_state import Watch, watched
 from outbid._training.session import Poke, Session, Terminate
@@ -48,7 +50,7 @@ class Runner:
         """Run trials until the worker or a signal ends the process."""
         while True:
             message = self._session.inbox.get()
-            if isinstance(message, Poke):
+            if isinstance(message, (Poke, FromRank)):
                 continue
             if isinstance(message, Terminate) or message.HasField("shutdown"):
                 return
@@ -69,7 +71,8 @@ class Runner:
             self._generators.seed(assignment.seed)
             if (outside := self._outside) is not None:
                 outside.begin()
-            error, trace = call(function, trial)
+            with of_trial(assignment.traceparent):
+                error, trace = call(function, trial)
         if outside is not None and (names := outside.changed()):
             trial.note({OUTSIDE: names})
         if error:
@@ -92,7 +95,7 @@ class Runner:
 def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
     """Run training code; returns the error as one line and in full, or two empty strings."""
     try:
-        answer = function(trial)
+        answer = function(trial) if trial._join() else None
         if answer is not None and not trial._answer(answer):
             return f"TypeError: the training function returned {shown(answer)} and reported nothing: {_how(trial)}", ""
     except StopTrial:

@@ -16,6 +16,7 @@ import sys
 import threading
 from typing import Final, Protocol
 
+from outbid._training.gang import FromRank
 from outbid._version import __version__
 from outbid.v1 import event_pb2, node_pb2, session_pb2
 
@@ -40,7 +41,7 @@ class Poke:
     """Put into the inbox to make the main thread handle signals."""
 
 
-Incoming = session_pb2.AttachResponse | Terminate | Poke
+Incoming = session_pb2.AttachResponse | Terminate | Poke | FromRank
 _Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report]
 
 

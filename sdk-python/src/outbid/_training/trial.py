@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from outbid._core.errors import LATE_REPORT, StopTrial
 from outbid._core.limits import check_report, room
-from outbid._training import notes, tensors
+from outbid._training import notes
 from outbid._training.config import Config
+from outbid._training.gang import REDUCTIONS
+from outbid._training.gang_checkpointer import check_shards
 from outbid._training.metrics import is_number, metric_values
-from outbid._training.opaque import unpack
-from outbid._training.trial_loop import Steps, TrialLoop
+from outbid._training.start_checkpoint import StartCheckpoint
+from outbid._training.trial_loop import Steps
 from outbid.v1 import event_pb2
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Fork:
     trial_seed: int
 
 
-class Trial(TrialLoop):
+class Trial(StartCheckpoint):
     """One configuration that is being trained; the argument of a training function.
 
     Steps count completed work: **step k is the state after k steps**. Inside `for step in trial.steps():` the body does
@@ -129,8 +131,13 @@ class Trial(TrialLoop):
         return order[n * part.before // part.total : n * (part.before + part.share) // part.total]
 
     @property
+    def local_rank(self) -> int:
+        """This process's rank among those of its gang on this node: the index of its device in `devices`."""
+        return self._a.rank.local_rank
+
+    @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices that this trial may use."""
+        """The devices that this trial may use on this node. With one process for each, see `local_rank`."""
         return tuple(Device(d.index, d.type, d.name, d.memory_bytes) for d in self._a.devices)
 
     @property
@@ -142,13 +149,7 @@ class Trial(TrialLoop):
     def until_step(self) -> int:
         """The step to train to for now; 0 means until the function ends. It may increase while the trial runs."""
         with self._lock:
-            self._drain()
-            return self._target
-
-    @property
-    def checkpoint_path(self) -> Path | None:
-        """The start checkpoint, a safetensors file; None for a fresh start."""
-        return Path(self._a.checkpoint_path) if self._a.checkpoint_path else None
+            return self._reachable()
 
     @property
     def scratch(self) -> Path:
@@ -156,49 +157,39 @@ class Trial(TrialLoop):
         return Path(self._a.scratch)
 
     @property
-    def metadata(self) -> dict[str, Any]:
-        """The `metadata` that was saved with the start checkpoint; empty for a fresh start."""
-        if self._metadata is None:
-            self.checkpoint()
-        return self._metadata or {}
-
-    @property
     def should_stop(self) -> bool:
-        """Whether the trial must stop or pause. `steps()` and `report()` check this themselves."""
+        """Whether the trial must stop or pause. `steps()` and `report()` check this themselves.
+
+        In a gang rank 0 answers for all, so every rank must ask, in the same step.
+        """
         with self._lock:
             self._drain()
-            self._obeyed = self._obeyed or self._ending()
-            return self._ending()
+            ends = self._agree("should_stop", self._ending)
+            self._obeyed = self._obeyed or ends
+            return ends
 
     @property
     def save_due(self) -> bool:
         """Whether weights saved in this step would be written, rather than replaced by later ones.
 
         For models so large that even a copy in memory is expensive: `if trial.save_due: trial.save(model)`.
+
+        In a gang rank 0 answers for all, so every rank must ask, in the same step.
         """
         with self._lock:
             self._drain()
-            upcoming = self._body if self._body is not None else self._step + 1
-            due = (
-                self._ending()
-                or self._checkpointer.due
-                or 0 < self._target <= upcoming
-                or self._checkpointer.is_best(upcoming)
-            )
+            due = self._agree("save_due", self._is_save_due)
             self._skipped_save = not due
             return due
 
-    def checkpoint(self) -> Any:
-        """Return the start checkpoint, or None for a fresh start: weights by name, an object, or a directory's path.
-
-        The names are those given to `save`, nested ones joined by dots. An object that was saved whole is returned as
-        it was. A directory is unpacked below `scratch`. Raises CheckpointError for a file that cannot be read.
-        """
-        path = self.checkpoint_path
-        if path is None:
-            return None
-        arrays, self._metadata = tensors.read(path)
-        return unpack(arrays, self._a.scratch)
+    def _is_save_due(self) -> bool:
+        upcoming = self._body if self._body is not None else self._step + 1
+        return (
+            self._ending()
+            or self._checkpointer.due
+            or 0 < self._target <= upcoming
+            or self._checkpointer.is_best(upcoming)
+        )
 
     def steps(self) -> Iterator[int]:
         """Count the steps to train: `start_step + 1`, `start_step + 2`, ...
@@ -221,6 +212,7 @@ class Trial(TrialLoop):
         /,
         *,
         step: int | None = None,
+        reduce: Any = None,  # not a Literal, so that type checkers accept report(step=k, **values)
         **named: Any,
     ) -> None:
         """Report metrics at a step. A value is anything that `float` accepts, or an array or tensor of one element.
@@ -233,37 +225,56 @@ class Trial(TrialLoop):
         Without `steps()` every report without `step` counts as one more step. Then this call waits at the trial's
         target, and raises `StopTrial` if the trial must stop or pause. Call `save` before it.
 
+        In a gang only rank 0's values count; those of other ranks are checked and dropped. With `reduce` ("mean",
+        "sum", "min" or "max") the values of all ranks are combined, and every rank must report the same names at the
+        same steps. Without `steps()` every rank must report each step, with or without `reduce`, so that all of them
+        end at the same one.
+
         Raises TypeError for a value that is not a single number. Raises ValueError for an invalid step, a name of more
         than 256 bytes, or metrics that do not fit into one report of 60 KiB, naming it.
         """
-        self._report(metric_values("report", metrics, named), step)
+        if reduce not in (None, *REDUCTIONS):
+            raise ValueError(
+                f"report: reduce must be one of {', '.join(map(repr, REDUCTIONS))} or None, got {reduce!r}"
+            )
+        self._report(metric_values("report", metrics, named), step, reduce)
 
-    def _report(self, values: dict[str, float], step: int | None) -> None:
+    def _report(self, values: dict[str, float], step: int | None, reduce: str | None = None) -> None:
         """Report metrics. Without metrics, record that a step is done; attributes then wait for the next report."""
         with self._lock:
             step = self._report_step(step)
-            report = event_pb2.Report(metrics=values)
-            check_report("report", report)
-            if values:
-                self._annotate(report)
-                if room(report) < 0:  # the metrics and attributes together are too large
-                    self._send(event_pb2.Report(attributes=report.attributes), self._known)
-                    report.ClearField("attributes")
-            self._known = step
-            self._checkpointer.name(step)
-            if self._a.metric in values:
-                self._checkpointer.measured(step, values[self._a.metric])
-            self._send(report, step)
-            self._reported = True
-            self._enough = self._enough or (self._stop is not None and bool(self._stop(step, values)))
-            if self._uses_steps and self._obeyed and not self._late:
-                self._late = True
-                print(f"outbid: trial {self.id} {LATE_REPORT}", file=sys.stderr)
+            check_report("report", event_pb2.Report(metrics=values))
+            if reduce is not None:
+                values = self._reduce(reduce, step, values)
+            if self._follows:
+                self._known, self._reported = step, True
+                self._checkpointer.name(step)
+            else:
+                self._record(values, step)
         if not self._uses_steps:
             with self._lock:
                 self._step = step
                 if not self._boundary():
                     raise StopTrial(f"trial {self.id} was told to end at step {step}")
+
+    def _record(self, values: dict[str, float], step: int) -> None:
+        """Send a report. The caller holds the lock."""
+        report = event_pb2.Report(metrics=values)
+        if values:
+            self._annotate(report)
+            if room(report) < 0:  # the metrics and attributes together are too large
+                self._send(event_pb2.Report(attributes=report.attributes), self._known)
+                report.ClearField("attributes")
+        self._known = step
+        self._checkpointer.name(step)
+        if self._a.metric in values:
+            self._checkpointer.measured(step, values[self._a.metric])
+        self._send(report, step)
+        self._reported = True
+        self._enough = self._enough or (self._stop is not None and bool(self._stop(step, values)))
+        if self._uses_steps and self._obeyed and not self._late:
+            self._late = True
+            print(f"outbid: trial {self.id} {LATE_REPORT}", file=sys.stderr)
 
     def note(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Record facts about the trial that are not metrics: named values that JSON can represent.
@@ -271,11 +282,15 @@ class Trial(TrialLoop):
         They are shown in the result: in a trial's `attributes` and as columns "note.<name>" of `frame()`. Noting a name
         again replaces its value. They are sent with the next report or when the trial ends.
 
+        In a gang only rank 0's facts count.
+
         Raises TypeError for a value that JSON cannot represent. Raises ValueError for a name of more than 256 bytes or
         for values that take more than 60 KiB as JSON; save larger data in the checkpoint.
         """
         found = event_pb2.Report(attributes=notes.encode("note", {**(values or {}), **named}))
         check_report("note", found)
+        if self._follows:
+            return
         with self._lock:
             if room(event_pb2.Report(attributes={**self._noted, **found.attributes})) < 0:
                 self._send_noted()
@@ -287,6 +302,7 @@ class Trial(TrialLoop):
         metadata: Mapping[str, Any] | None = None,
         *,
         copy: bool = True,
+        sharded: bool = False,
     ) -> None:
         """Keep the weights of this step until a checkpoint is needed.
 
@@ -298,12 +314,20 @@ class Trial(TrialLoop):
         that can be pickled, such as a scikit-learn model. Forks of a trial cannot average such a checkpoint. With
         `copy=False` the arrays are not copied: do not change them in place later.
 
-        Raises TypeError for a value that is not an array, naming it.
+        In a gang only rank 0's weights are kept; those of other ranks are dropped. With `sharded=True` every rank's
+        are kept: each rank gives its own part, and must do so in the same steps as the others. The checkpoint counts
+        only once the parts of all ranks are stored. Its `metadata` is rank 0's.
+
+        Raises TypeError for a value that is not an array, naming it. With `sharded=True`, raises CheckpointError if
+        the server or the worker is too old for it, and ValueError in a trial that has several forks.
         """
+        if sharded:
+            check_shards(self._a)
         with self._lock:
             # Before the first report of a loop without steps() the step is unknown; the report will name it.
             step = self._body if self._body is not None else self._step if self._uses_steps else None
-            self._checkpointer.hold(step, weights, metadata, copy=copy)
+            if not self._follows or sharded:
+                self._checkpointer.hold(step, weights, metadata, copy=copy, sharded=sharded)
             self._known = max(self._known, step or 0)
             self._skipped_save = False
             self._unsaved = None

@@ -13,6 +13,7 @@ from typing import Any
 from outbid._core.errors import ENDLESS, CheckpointError, one_line
 from outbid._training.checkpointer import Checkpointer
 from outbid._training.config import parse_config
+from outbid._training.gang import FromRank, Message
 from outbid._training.metrics import step_number
 from outbid._training.session import Incoming, Poke, Terminate, WorkerSession
 from outbid.v1 import bus_pb2, event_pb2, session_pb2
@@ -43,7 +44,7 @@ class TrialLoop:
         self._seq = 0
         self._reported = False
         self._noted: dict[str, str] = {}  # attributes to send with the next report
-        self._checkpointer = Checkpointer(assignment, session)
+        self._checkpointer: Checkpointer = Checkpointer(assignment, session)
         self._skipped_save = False
         self._unsaved: Any = None  # the newest step's weights, which were not requested yet
         self._late = False
@@ -134,7 +135,7 @@ class TrialLoop:
 
     def _keep_unsaved(self) -> None:
         """Keep the last weights of a library that ended training by itself, such as by early stopping."""
-        if self._unsaved is not None:
+        if self._unsaved is not None and self._a.rank.rank == 0:
             try:
                 self._checkpointer.hold(self._known, self._unsaved, None, copy=False)
             except (TypeError, ValueError) as failure:  # the trial is complete nevertheless
@@ -200,6 +201,9 @@ class TrialLoop:
     def _take(self, message: Incoming) -> None:
         if isinstance(message, Poke):
             return
+        if isinstance(message, FromRank):
+            self._heard(message.rank, message.message)
+            return
         if isinstance(message, Terminate) or message.HasField("shutdown"):
             self._leaving = True
             if self._verdict != bus_pb2.VERDICT_STOP:
@@ -208,6 +212,9 @@ class TrialLoop:
             self._follow(message.directive)
         elif message.HasField("save_done") and message.save_done.fork == self._fork:
             self._checkpointer.stored(message.save_done)
+
+    def _heard(self, rank: int, message: Message) -> None:
+        """Handle a message of another rank."""
 
     def _follow(self, directive: session_pb2.Directive) -> None:
         if directive.save:

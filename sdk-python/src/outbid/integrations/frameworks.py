@@ -111,7 +111,7 @@ def lightning(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bo
             self._done = trial.start_step
 
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-            if trainer.sanity_checking or not trainer.is_global_zero:
+            if trainer.sanity_checking or not (trainer.is_global_zero or trial.world_size > 1):
                 return
             self._done += 1
             values = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -132,7 +132,7 @@ def transformers(trial: Trial, *, metric: Mapping[str, str] | None = None, save:
             self._done = trial.start_step
 
         def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **about: Any) -> None:
-            if not state.is_world_process_zero:
+            if not (state.is_world_process_zero or trial.world_size > 1):
                 return
             self._done += 1
             values = {n: float(v) for n, v in (metrics or {}).items() if isinstance(v, (int, float))}

@@ -21,8 +21,10 @@ from outbid._display.display import Display, NoDisplay, make_display
 from outbid._results.model import Update
 from outbid._search.sweep import Sweep
 from outbid._search.tuners import Plugin
+from outbid.tune import _order
 from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, storage_of
 from outbid.tune._controller import Experiment, pack
+from outbid.tune._dicts import flatten_dict
 from outbid.tune._encoding import keep_large
 from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._missing_checkpoints import MissingCheckpoints
@@ -203,9 +205,15 @@ def _take(made: Run, update: Update) -> None:
 def _stopper(stop: Any) -> Any:
     from outbid.tune.stopper import CombinedStopper, FunctionStopper, Stopper
 
-    if stop is None or isinstance(stop, (Mapping, Stopper)):
-        return dict(stop) if isinstance(stop, Mapping) else stop
-    if isinstance(stop, (list, tuple)):
+    if stop is None or isinstance(stop, Stopper):
+        return stop
+    if isinstance(stop, Mapping):
+        criteria = flatten_dict(stop)
+        for name, enough in criteria.items():
+            if isinstance(enough, (str, list, tuple)) or _order.number(enough) is None:
+                raise ValueError(f"stop: {name!r} must be the number that ends a trial, got {enough!r:.80}")
+        return criteria
+    if isinstance(stop, (list, tuple)) and all(isinstance(one, Stopper) for one in stop):
         return CombinedStopper(*stop)
     if callable(stop):
         return FunctionStopper(stop)

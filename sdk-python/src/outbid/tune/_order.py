@@ -20,15 +20,20 @@ _NAN: Rank = (1, 0.0)
 def number(value: Any) -> float | None:
     """Return a metric's value as a float, or None if it is missing or not a number.
 
-    Texts are not numbers. A whole number too large for a float is an infinity.
+    The text "0.5", True and an array of one element are numbers, as in `trial.report`. So is a list of one element,
+    because results in files have arrays as lists. A whole number too large for a float is an infinity.
     """
-    if value is None or isinstance(value, (str, bytes)) or getattr(value, "ndim", 0) != 0:
+    while isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    if value is None or isinstance(value, (bytes, bytearray)):
         return None
     try:
+        if getattr(value, "ndim", 0):
+            value = value.item()  # raises unless there is exactly one element
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RuntimeError):  # RuntimeError: of a tensor
         return None
 
 

@@ -153,5 +153,5 @@ def name_of(trainable: Any) -> str:
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:
     """Return whether a result reaches one of the stop values. A metric may be missing in some results."""
-    found = ((result.get(name, flat.get(name)), enough) for name, enough in stop.items())
-    return any(value is not None and value >= enough for value, enough in found)
+    found = ((flat.get(name, result.get(name)), enough) for name, enough in stop.items())
+    return any(value is not None and not isinstance(value, Mapping) and value >= enough for value, enough in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -85,7 +86,9 @@ class Run:
                 kept["callbacks"] = cloudpickle.dumps(self.config.callbacks)
         with contextlib.suppress(OSError):
             Path(self.plan.folder).mkdir(parents=True, exist_ok=True)
-            Path(self.plan.folder, STATE).write_bytes(cloudpickle.dumps(kept))
+            made = Path(self.plan.folder, f"{STATE}.{os.getpid()}")
+            made.write_bytes(cloudpickle.dumps(kept))
+            made.replace(made.with_name(STATE))  # a program that is killed here leaves the file as it was
 
     def digests(self) -> tuple[str, str]:
         """Return digests of the trainable and the space, which show whether they have changed."""
@@ -95,8 +98,11 @@ class Run:
 
     @staticmethod
     def load(folder: Path) -> Run:
-        """Return the run of a directory."""
-        kept = pickle.loads((folder / STATE).read_bytes())
+        """Return the run of a directory. Raises TuneError if its file is damaged."""
+        try:
+            kept = pickle.loads((folder / STATE).read_bytes())
+        except (EOFError, pickle.UnpicklingError) as error:
+            raise TuneError(f"{folder / STATE} is damaged ({error}): the experiment cannot be read from it") from error
         work: Any = function_pickle.load(kept["plan"])
         plan = replace(work._plan, folder=str(folder))
         run = Run(plan, kept["sweep"], kept["url"], tune=kept.get("tune"), config=kept.get("config"))

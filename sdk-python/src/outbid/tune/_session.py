@@ -126,6 +126,9 @@ class Session:
         self._enough = self._enough or enough
         numbers = {k: v for k, v in flat.items() if k not in UNSENT and is_number(v) and not _configured(k)}
         goal = self._plan.metric
+        for name in (goal, *(self._plan.stop if isinstance(self._plan.stop, Mapping) else ())):
+            if name not in numbers and (value := _order.number(flat.get(name))) is not None:
+                numbers[name] = value  # such as True or "0.5", which are not sent under other names
         if goal in numbers:
             numbers[sent_name(goal)] = numbers[goal]
         try:

@@ -115,8 +115,8 @@ class Trial:
         values: dict[str, list[float]] = {}
         for result in self.history or [self.last_result]:
             for name, value in flatten(result).items():
-                if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    values.setdefault(name, []).append(value)
+                if not isinstance(value, (bool, str)) and (number := _order.number(value)) is not None:
+                    values.setdefault(name, []).append(number)
         return {
             name: {
                 "max": _order.extreme(seen, "max"),

@@ -47,6 +47,12 @@ def states(client: ob.Client) -> dict[str, Any]:
     return {node.info.name: node for node in client.rpc.list_nodes(pb.ListNodesRequest()).nodes}
 
 
+def worker_on(cluster: Any, node: Any) -> str:
+    """Return the name of the worker on a node. Not every worker that ran is: `add` may have replaced a crashed node."""
+    there = lambda: [one.name for one in cluster.workers() if one.node == node.node_id and one.state == "up"]  # noqa: E731
+    return str(eventually("a worker is on the node", there)[0])
+
+
 def sweep(place: Path, trials: int) -> ob.Sweep:
     space = {"x": ob.uniform(0, 1), "place": ob.constant(str(place))}
     keep = ob.Checkpoints(every=1)
@@ -67,26 +73,27 @@ def test_nodes_come_and_go_in_mid_sweep(nodes: RayCluster, tmp_path: Path) -> No
 
         # A new node is used.
         first = nodes.add(1)
-        third = eventually("the third runs", lambda: [s for s in starts(place) if s[0] == 2])[0]
-        assert third[2] not in {node for number, _, node in starts(place) if number != 2}
+        third = worker_on(cluster, first)
+        eventually("the third runs there", lambda: [s for s in starts(place) if s[0] == 2 and s[2] == third])
+        assert third not in {node for number, _, node in starts(place) if number != 2}
 
         # The trial of a killed node continues from its checkpoint on the next new node.
         saved = lambda: handle.trials()[2].checkpoints  # noqa: E731
         eventually("the third has saved", saved)
-        nodes.kill(first, [states(cluster.client)[third[2]].info.pid])
-        nodes.add(1)
-        gone_on = lambda: nodes.check() and [s for s in starts(place) if s[0] == 2 and s[1] > 0]  # noqa: E731
-        again = eventually("the third goes on", gone_on)[0]
-        assert again[2] != third[2]
+        nodes.kill(first, [states(cluster.client)[third].info.pid])
+        again = worker_on(cluster, nodes.add(1))
+        gone_on = lambda: nodes.check() and [s for s in starts(place) if s[0] == 2 and s[1] > 0 and s[2] == again]  # noqa: E731
+        eventually("the third goes on there", gone_on)
+        assert again != third
 
         # Trials on a draining node save first.
-        there = next(worker for worker in cluster.workers() if worker.name == again[2])
+        there = next(worker for worker in cluster.workers() if worker.name == again)
         nodes.drain(there.node)
         eventually(
             "the worker has left in good order",
-            lambda: states(cluster.client)[again[2]].state == event_pb2.NODE_STATE_LEFT,
+            lambda: states(cluster.client)[again].state == event_pb2.NODE_STATE_LEFT,
         )
-        assert again[2] not in {worker.name for worker in cluster.workers() if worker.state == "up"}
+        assert again not in {worker.name for worker in cluster.workers() if worker.state == "up"}
         (place / "go").touch()
         result = handle.wait(PATIENCE)
         assert [trial.state for trial in result.trials] == ["completed"] * 3

@@ -219,7 +219,7 @@ def _note(trial: Trial, asked: optuna.Trial) -> None:
         _note_first(trial, [notes.drawn({sent: shown}) for shown in (value, text_of(value))])
     for name, value in asked._get_latest_trial().user_attrs.items():
         if name != ATTRIBUTE:
-            _note_first(trial, [{sent_name(name): shown} for shown in (value, text_of(value))][_is_large(value) :])
+            _note_first(trial, [{sent_name(str(name)): shown} for shown in (value, text_of(value))][_is_large(value) :])
 
 
 def _note_first(trial: Trial, tries: Sequence[dict[str, Any]]) -> None:

@@ -1,0 +1,252 @@
+"""A gang whose ranks save shards: four processes on two workers, which are killed within saves."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outbid as ob
+from live_gang import DEADLINE, STEPS, Cluster, running, started, until
+
+CHECKPOINT = 1 << 16  # bytes of a shard
+
+
+def die_in_write(trial: ob.Trial, folder: Path) -> None:
+    """Make the kernel kill this rank once it has written a part of its next shard, if the test asks for it."""
+    if (limit := folder / f"limit-{trial.rank}").exists():
+        limit.unlink()
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (CHECKPOINT // 2, CHECKPOINT // 2))
+
+
+def hold_manifest(trial: ob.Trial, folder: Path) -> None:
+    """Make rank 0 stop when all shards of its next checkpoint are stored, if the test asks for it."""
+    if trial.rank == 0 and (folder / "hold").exists():
+        from outbid._training.gang_checkpointer import LeadingCheckpointer
+
+        def hold(*_: Any) -> None:
+            (folder / "held").touch()
+            threading.Event().wait()
+
+        setattr(LeadingCheckpointer, "_offer_manifest", hold)  # noqa: B010
+
+
+def restored(trial: ob.Trial) -> float:
+    """Return the weight, and check that the checkpoint has the shard of every rank for the step that it names."""
+    if trial.checkpoint_path is None:
+        return 0.0
+    if len(shards := trial.checkpoint_shards) == trial.world_size:
+        shards = {trial.rank: shards[trial.rank]}
+        assert trial.checkpoint()["rank"][0] == trial.rank
+    for rank in shards:
+        found = trial.checkpoint(shard=rank)
+        assert (found["w"][0], found["rank"][0]) == (10.0 * trial.start_step, rank)
+    assert trial.metadata == {"step": trial.start_step}
+    return 10.0 * trial.start_step
+
+
+def train(trial: ob.Trial) -> None:
+    """Add 10 in each step."""
+    folder = Path(os.environ["GANG_FOLDER"])
+    w = restored(trial)
+    with (folder / "processes").open("a") as file:
+        start = [trial.rank, os.getpid(), os.environ["OUTBID_NODE"], trial.start_step, trial.world_size]
+        print(json.dumps(start), file=file)
+    pause = threading.Event()
+    while not (folder / "begin").exists():
+        pause.wait(0.02)
+    for step in trial.steps():
+        w += 10
+        pause.wait(0.02)
+        die_in_write(trial, folder)
+        hold_manifest(trial, folder)
+        weights = {"w": np.full(CHECKPOINT // 8, w), "rank": np.array([trial.rank])}
+        trial.save(weights, {"step": step}, sharded=True)
+        trial.report(loss=w + trial.rank, reduce="mean")
+    with (folder / "ends").open("a") as file:
+        print(json.dumps([trial.rank, step]), file=file)
+
+
+def train_directories(trial: ob.Trial) -> None:
+    """Save a directory on every rank, and read those of all ranks."""
+    folder = Path(os.environ["GANG_FOLDER"])
+    if place := trial.checkpoint():
+        names = sorted(file.name for file in place.iterdir())
+        saved_by = int((place / "ranks").read_text())
+        assert names == sorted(["ranks", *(f"{rank}.bin" for rank in range(saved_by))])
+        assert {(place / f"{rank}.bin").read_text() for rank in range(saved_by)} == {str(trial.start_step)}
+    with (folder / "processes").open("a") as file:
+        start = [trial.rank, os.getpid(), os.environ["OUTBID_NODE"], trial.start_step, trial.world_size]
+        print(json.dumps(start), file=file)
+    pause = threading.Event()
+    for step in trial.steps():
+        pause.wait(0.02)
+        if trial.save_due:
+            own = trial.scratch / f"save-{step}"
+            own.mkdir()
+            (own / f"{trial.rank}.bin").write_text(str(step))
+            (own / "ranks").write_text(str(trial.world_size))
+            trial.save(own, sharded=True)
+        trial.report(loss=10.0 * step)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Run a cluster."""
+    with running(tmp_path, train) as cluster:
+        yield cluster
+
+
+def stored(cluster: Cluster) -> set[str]:
+    """Return the names of the manifests and shards in the store."""
+    return {file.name for file in (cluster.folder / "data").rglob("*-*.shards*")}
+
+
+def check(cluster: Cluster, handle: Any) -> None:
+    """Check that the trial has ended, that no step was lost, and that its checkpoints have all shards."""
+    cluster.touch("begin")
+    result = handle.wait(timeout=DEADLINE)
+    assert (result.best.step, result.best.metric) == (STEPS, 10 * STEPS + 1.5)
+    reports = {(r.step, r.metrics["loss"]) for r in result.reports()}
+    assert sorted(reports) == [(k, 10 * k + 1.5) for k in range(1, STEPS + 1)]
+    names = [Path(checkpoint.key).name for checkpoint in handle.trials()[0].checkpoints]
+    assert names and all({name, *(f"{name}.{rank}" for rank in range(4))} <= stored(cluster) for name in names)
+
+
+def saved(cluster: Cluster, handle: Any) -> None:
+    """Begin to train, and wait until a checkpoint is stored."""
+    cluster.touch("begin")
+    until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
+
+
+def test_shards_are_stored_and_deleted(cluster: Cluster) -> None:
+    handle = cluster.submit()
+    check(cluster, handle)
+    (kept,) = handle.trials()[0].checkpoints
+    name = Path(kept.key).name
+    whole = {name, *(f"{name}.{rank}" for rank in range(4))}
+    until(lambda: stored(cluster) == whole, "earlier shards are deleted", cluster.log)
+    assert kept.size > 4 * CHECKPOINT and kept.shards == 4
+    trial = handle.trials()[0]
+    parts = trial.checkpoint()
+    assert [(part["w"][0], part["rank"][0]) for part in parts] == [(10.0 * STEPS, rank) for rank in range(4)]
+    assert trial.metadata() == {"step": STEPS}
+    file = cluster.folder / "best.shards"
+    subprocess.run(
+        [os.environ["OUTBID_BIN"], "best", handle.id, "--server", cluster.info["api"], "--checkpoint", str(file)],
+        check=True,
+        timeout=DEADLINE,
+    )
+    names = sorted(f.name for f in cluster.folder.glob("best.shards*"))
+    assert names == ["best.shards", *(f"best.shards.{rank}" for rank in range(4))]
+    with pytest.raises(ob.CheckpointError, match="shards cannot be averaged"):
+        handle.wait(timeout=DEADLINE).soup(k=1)
+    assert not cluster.failures()
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_killed_rank_restarts_the_gang(cluster: Cluster, rank: int) -> None:
+    handle = cluster.submit()
+    victim = started(cluster)[rank]
+    saved(cluster, handle)
+    os.kill(victim[1], signal.SIGKILL)
+    assert started(cluster, 2)[0][3] > 0
+    check(cluster, handle)
+    (failure,) = cluster.failures()
+    assert failure["detail"].startswith(f"rank {rank} on node {victim[2]}: killed by signal 9")
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_kill_within_a_write(cluster: Cluster, rank: int) -> None:
+    handle = cluster.submit()
+    started(cluster)
+    saved(cluster, handle)
+    cluster.touch(f"limit-{rank}")
+    assert started(cluster, 2)[0][3] > 0
+    check(cluster, handle)
+    (failure,) = cluster.failures()
+    assert f"rank {rank} on node" in failure["detail"] and "killed by signal 25" in failure["detail"]
+
+
+@pytest.mark.parametrize("victim", ["rank 0", "rank 1", "rank 2", "rank 3", "first", "second", "server"])
+def test_a_kill_within_an_upload(cluster: Cluster, victim: str) -> None:
+    handle = cluster.submit()
+    processes = started(cluster)
+    nodes = [processes[0][2], processes[2][2]]
+    saved(cluster, handle)
+    cluster.server.send_signal(signal.SIGSTOP)  # so that no upload ends
+    try:
+        until(lambda: all(map(cluster.saving, nodes)), "shards are being uploaded", cluster.log)
+        if victim.startswith("rank"):
+            os.kill(processes[int(victim[-1])][1], signal.SIGKILL)
+        else:
+            cluster.kill({"first": nodes[0], "second": nodes[1]}.get(victim, "server"))
+    finally:
+        cluster.server.send_signal(signal.SIGCONT)
+    check(cluster, handle)
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_kill_before_the_manifest_is_stored(cluster: Cluster, victim: int) -> None:
+    handle = cluster.submit()
+    processes = started(cluster)
+    saved(cluster, handle)
+    cluster.touch("hold")
+    until((cluster.folder / "held").exists, "all shards are stored", cluster.log)
+    (cluster.folder / "hold").unlink()
+    kept = [checkpoint.step for checkpoint in handle.trials()[0].checkpoints]
+    os.kill(processes[victim][1], signal.SIGKILL)
+    assert started(cluster, 2)[0][3] == kept[-1]
+    check(cluster, handle)
+
+
+def test_pause_and_resume(cluster: Cluster) -> None:
+    handle = cluster.submit()
+    started(cluster)
+    saved(cluster, handle)
+    handle.pause()
+    until(lambda: len(cluster.lines("ends")) == 4, "all ranks have ended", cluster.log)
+    (step,) = {step for _, step in cluster.lines("ends")}
+    until(lambda: not handle.trials()[0].leases, "the trial has paused", cluster.log)
+    handle.resume()
+    assert [p[3] for p in started(cluster, 2)] == [step] * 4
+    check(cluster, handle)
+    assert not cluster.failures()
+
+
+def test_another_number_of_ranks_reads_the_shards(cluster: Cluster) -> None:
+    handle = cluster.submit(devices=(1, 4))
+    node = started(cluster)[2][2]
+    saved(cluster, handle)
+    cluster.workers[node].kill()
+    cluster.workers[node].wait()
+    result = handle.wait(timeout=DEADLINE)
+    assert result.best.metric == 10 * STEPS + 0.5
+    assert [(p[3] > 0, p[4]) for p in cluster.lines("processes")[4:]] == [(True, 2), (True, 2)]
+    cluster.worker(node)
+
+
+def test_directories_are_joined(tmp_path: Path) -> None:
+    with running(tmp_path, train_directories) as cluster:
+        handle = cluster.submit(devices=(1, 4))
+        node = started(cluster)[2][2]
+        saved(cluster, handle)
+        cluster.workers[node].kill()
+        cluster.workers[node].wait()
+        assert handle.wait(timeout=DEADLINE).best.metric == 10 * STEPS
+        assert [(p[3] > 0, p[4]) for p in cluster.lines("processes")[4:]] == [(True, 2), (True, 2)]
+        place = handle.trials()[0].checkpoint(STEPS)
+        assert sorted(file.name for file in place.iterdir()) == ["0.bin", "1.bin", "ranks"]
+        shutil.rmtree(place)
+        cluster.worker(node)

@@ -1,0 +1,34 @@
+"""What tests ask of a real server in another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def until(holds: Callable[[], bool], what: str, log: Path, deadline: float) -> None:
+    """Wait until a condition holds; after `deadline` seconds fail with the server's log."""
+    end, pause = time.monotonic() + deadline, threading.Event()
+    while not holds():
+        assert time.monotonic() < end, f"not in time: {what}\n{log.read_text()}"
+        pause.wait(0.05)
+
+
+def nodes_up(url: str, deadline: float) -> int:
+    """Return the number of nodes that are up."""
+    with urllib.request.urlopen(f"{url}/v1/nodes", timeout=deadline) as answer:
+        return str(answer.read()).count("NODE_STATE_UP")
+
+
+def events(data: Path) -> list[dict[str, Any]]:
+    """Return all events in the ledger of a data directory."""
+    command = [os.environ["OUTBID_BIN"], "export", "--ledger", "-", "--data", str(data)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [event for line in text.splitlines() for event in json.loads(line).get("events", [])]
