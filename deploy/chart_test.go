@@ -71,6 +71,7 @@ type podSpec struct {
 	} `yaml:"securityContext"`
 	Containers []struct {
 		Name      string         `yaml:"name"`
+		Image     string         `yaml:"image"`
 		Args      []string       `yaml:"args"`
 		Resources map[string]any `yaml:"resources"`
 		Ready     map[string]any `yaml:"readinessProbe"`
@@ -216,6 +217,23 @@ func TestChartsFlagsExist(t *testing.T) {
 				if !slices.Contains(global, flag) && !regexp.MustCompile("`"+flag+"[ `]").MatchString(section) {
 					t.Errorf("outbid %s has no flag %s", c.Args[0], flag)
 				}
+			}
+		}
+	}
+}
+
+// Without values, containers have the image that make image builds.
+func TestChartsImageIsTheBuiltOne(t *testing.T) {
+	t.Parallel()
+	version, err := os.ReadFile("../VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "outbid:" + strings.TrimSpace(string(version))
+	for _, o := range render(t) {
+		for _, c := range o.Spec.Template.Spec.Containers {
+			if c.Name != "nats" && c.Image != want {
+				t.Errorf("%s has the image %s, want %s (make gen)", o.Metadata.Name, c.Image, want)
 			}
 		}
 	}

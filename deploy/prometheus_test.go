@@ -3,6 +3,7 @@ package deploy
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"testing"
 )
 
@@ -34,18 +35,53 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// alertRule is a rule of outbid.rules.yml.
+type alertRule struct {
+	Alert       string            `yaml:"alert"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func readRules(t *testing.T) []alertRule {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []alertRule `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	readYAML(t, "prometheus/outbid.rules.yml", &file)
+	var all []alertRule
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+// TestEachAlertHasARunbook compares the alerts with the headings of docs/operate/alerts.md.
+func TestEachAlertHasARunbook(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/operate/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for _, section := range regexp.MustCompile(`(?m)^### (\w+)\n\n(\S)`).FindAllStringSubmatch(string(text), -1) {
+		described[section[1]] = section[2] != "#"
+	}
+	for _, rule := range readRules(t) {
+		if !described[rule.Alert] {
+			t.Errorf("docs/operate/alerts.md does not say what to do about %s", rule.Alert)
+		}
+		delete(described, rule.Alert)
+	}
+	for alert := range described {
+		t.Errorf("docs/operate/alerts.md describes %s, which is not an alert", alert)
+	}
+}
+
 // TestEachAlertIsTested checks that each alert has a test in which it fires, and one in which it does not.
 func TestEachAlertIsTested(t *testing.T) {
 	t.Parallel()
-	var rules struct {
-		Groups []struct {
-			Rules []struct {
-				Alert       string            `yaml:"alert"`
-				Annotations map[string]string `yaml:"annotations"`
-			} `yaml:"rules"`
-		} `yaml:"groups"`
-	}
-	readYAML(t, "prometheus/outbid.rules.yml", &rules)
+	rules := readRules(t)
 	var tests struct {
 		Tests []struct {
 			Rules []struct {
@@ -62,14 +98,12 @@ func TestEachAlertIsTested(t *testing.T) {
 			quiet[rule.Alert] = quiet[rule.Alert] || len(rule.Expect) == 0
 		}
 	}
-	for _, group := range rules.Groups {
-		for _, rule := range group.Rules {
-			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-				t.Errorf("%s has no summary or no description", rule.Alert)
-			}
-			if !fires[rule.Alert] || !quiet[rule.Alert] {
-				t.Errorf("%s: a test in which it fires: %t; one in which it does not: %t", rule.Alert, fires[rule.Alert], quiet[rule.Alert])
-			}
+	for _, rule := range rules {
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("%s has no summary or no description", rule.Alert)
+		}
+		if !fires[rule.Alert] || !quiet[rule.Alert] {
+			t.Errorf("%s: a test in which it fires: %t; one in which it does not: %t", rule.Alert, fires[rule.Alert], quiet[rule.Alert])
 		}
 	}
 }

@@ -150,6 +150,7 @@ var build = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals /
 // outbid returns the program named in the environment, or one built here.
 func outbid(t *testing.T) string {
 	t.Helper()
+	_ = os.Getenv("OUTBID_TEST_PROGRAMS") // so that go test uses no cached result of another build
 	if path := os.Getenv("OUTBID_BIN"); path != "" {
 		path, err := filepath.Abs(path)
 		if err != nil {

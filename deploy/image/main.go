@@ -91,13 +91,27 @@ func (s settings) write(files []string) (string, error) {
 		"layers": []any{b.add(oci+"layer.v1.tar+gzip", packed.Bytes())},
 	})
 	_, tag, _ := strings.Cut(path.Base(s.name), ":")
-	manifest["annotations"] = map[string]string{"io.containerd.image.name": s.name, "org.opencontainers.image.ref.name": tag}
+	manifest["annotations"] = map[string]string{"io.containerd.image.name": fullName(s.name), "org.opencontainers.image.ref.name": tag}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}})
 	if err != nil {
 		return "", errors.Join(err, b.err)
 	}
 	digest, _ := manifest["digest"].(string)
 	return digest, errors.Join(b.err, b.save(s.out, index))
+}
+
+// fullName returns a name with the registry and the folder that container runtimes add to a short one. The kubelet would
+// not find an imported image by its short name.
+func fullName(name string) string {
+	first, _, found := strings.Cut(name, "/")
+	switch {
+	case !found:
+		return "docker.io/library/" + name
+	case strings.ContainsAny(first, ".:") || first == "localhost":
+		return name
+	default:
+		return "docker.io/" + name
+	}
 }
 
 // layerOf returns a tar of the files, each given as FILE=/PATH or DIR=/PATH, and of the directories that programs need.

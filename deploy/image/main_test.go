@@ -122,3 +122,16 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 }
+
+// The kubelet finds an imported image by its full name alone.
+func TestFullNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"outbid:1": "docker.io/library/outbid:1", "team/outbid:1": "docker.io/team/outbid:1",
+		"registry.example.org/outbid:1": "registry.example.org/outbid:1", "localhost/outbid:1": "localhost/outbid:1", "host:5000/outbid:1": "host:5000/outbid:1",
+	} {
+		if got := fullName(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}

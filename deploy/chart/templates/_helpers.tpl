@@ -32,6 +32,11 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* By default the image that make image builds. */}}
+{{- define "outbid.image" -}}
+{{ default (printf "outbid:%s" .Chart.AppVersion) .Values.image }}
+{{- end }}
+
 {{/* What every container gets that needs no privileges. */}}
 {{- define "outbid.restricted" -}}
 securityContext:
