@@ -12,13 +12,16 @@ MUTANTS_AT_ONCE ?= 2
 export CGO_CFLAGS := -Wno-deprecated-declarations
 # What is built does not say in which folder, so that every checkout finds it in Go's cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
+# Python keeps what it compiles, also where the environment says otherwise: else every pytest process compiles all tests.
+export PYTHONDONTWRITEBYTECODE :=
 PY_FILES := sdk-python examples docs/research orchestrator
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms of which the race detector sees a part or nothing, as they only compute or try much: they run whole without it.
 WHOLE := TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
   TestReleasedLedgersLeadToTheSameStates TestWriterFailsAtEveryRequest TestEveryUplinkFits TestInputsOfEverySize \
-  TestEachPeriodIsDecidedAgainWithItsOptions
+  TestEachPeriodIsDecidedAgainWithItsOptions \
+  TestAnArchivedLedgerIsReadByteForByte TestAnyChangeShows TestJetStream TestJetStreamOfManySegments TestJetStreamOfSmallMessages TestMemory
 WHOLE_IN := $(addprefix ./,orchestrator/control orchestrator/ledger worker)
 # Most of the SDK's tests wait, so that more run at once than there are cores; those of a file share a server.
 FILES_AT_ONCE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
@@ -29,13 +32,19 @@ GO_TEST = mkdir -p $(RESULTS); $(NICE) $$(.ci/tool gotestsum) --format pkgname -
 PYTEST = -m pytest -q -rs --junitxml=$(RESULTS)/$@.xml $$(../.ci/tests quarantined python)
 # make lint vets, and a debugger is not at work here.
 QUICK := -vet=off -ldflags=-w -timeout 15m
-FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
+# Identifies what tests start and go test does not see, so that it uses no cached result of other programs. A commit that
+# changes only the revision in the binaries does not count.
+PROGRAMS = $$({ go list -deps -export -f '{{if not .Standard}}{{.BuildID}}{{end}}' . ./orchestrator/lab/outbid-lab; \
+	find sdk-python/src examples deploy -type f ! -name '*.pyc' | sort | xargs cksum; } | cksum)
+FIXTURES = minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
 	promtool=$$(.ci/tool promtool || echo "no promtool: the tests of the alerts are skipped" >&2); \
+	otelcol=$$(.ci/otelcol || echo "no OpenTelemetry Collector: the test of traces is skipped" >&2); \
 	natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
-	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
+	programs="$(PROGRAMS)"; export OUTBID_TEST_PROGRAMS="$$programs"; \
+	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool OUTBID_TEST_OTELCOL=$$otelcol \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 
-.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in test-chart matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +114,9 @@ test-sign-in: build ## sign in with oidc-provider (Node) and Keycloak (Java), wh
 test-chart: ## check the chart of deploy/chart with helm, which the first run builds
 	export OUTBID_TEST_HELM=$$(.ci/tool helm); $(GO_TEST) -count 1 -run '^TestChart' ./deploy
 
+test-kubernetes: build image ## follow the chart's README on a real Kubernetes node that this starts; needs root and Linux, the first run builds Kubernetes
+	deploy/kubernetes/test
+
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \
 	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
@@ -127,7 +139,9 @@ fmt: ## put code into its standard format
 	$$(.ci/tool golangci-lint) fmt
 	python=$$(.ci/python); "$$python" -m ruff format $(PY_FILES); "$$python" -m ruff check --fix $(PY_FILES)
 
-gen: ## generate the code of proto/, and the SDK's version from VERSION
+gen: ## generate the code of proto/, and the versions of the SDK and the chart from VERSION
+	sed -i.old "s/^appVersion: [^ ]*/appVersion: $$(cat VERSION)/" deploy/chart/Chart.yaml
+	rm deploy/chart/Chart.yaml.old
 	sed -i.old "s/^__version__ = .*/__version__ = \"$$(sed 's/-\(rc\|a\|b\)\./\1/' VERSION)\"/" sdk-python/src/outbid/_version.py
 	rm sdk-python/src/outbid/_version.py.old
 	path=; for t in protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway; do \

@@ -156,6 +156,7 @@ func TestServersOfOneMachineShareItsDevices(t *testing.T) {
 	submit(second, shell("short", two, "true"+reportOne, 2))
 	held := fmt.Sprint("is held by process ", first.Info.PID)
 	poll(t, "doctor to say for whom it waits", func() bool { return strings.Contains(ask(second, "doctor"), held) })
+	mustReport(t, "another server's trial holds a device", ask(second, "doctor", "-o", "json"), 1)
 	if said := ask(second, "show", "short"); !strings.Contains(said, fmt.Sprintf("which a trial of process %d (%s", first.Info.PID, one)) {
 		t.Errorf("the sweep does not name the process that it waits for:\n%s", said)
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ var (
 // builtOnce returns a function that returns the program that an environment variable names, or builds it.
 func builtOnce(env, source string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
+		_ = os.Getenv("OUTBID_TEST_PROGRAMS") // so that go test uses no cached result of another build
 		if path := os.Getenv(env); path != "" {
 			return filepath.Abs(path)
 		}
@@ -126,6 +128,8 @@ type proc struct {
 	out   *output
 	ended chan struct{}
 	err   error
+	// killed is set before the test itself kills the process.
+	killed *atomic.Bool
 }
 
 // output collects a process's output and lets tests wait for it.
@@ -191,7 +195,7 @@ func startCommand(t testing.TB, dir, path string, args ...string) *proc {
 
 // newProc returns a process that has not started.
 func newProc(t testing.TB, dir, path string, args ...string) *proc {
-	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{})}
+	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{}), killed: new(atomic.Bool)}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.out
 	p.cmd.WaitDelay = 5 * time.Second
 	return p
@@ -207,6 +211,9 @@ func (p *proc) watch(args []string) {
 	t.Cleanup(func() {
 		select {
 		case <-p.ended:
+			if t.Failed() && !p.killed.Load() { // what killed it may be none of its own doing
+				t.Logf("outbid %s ended before the test did: %v", strings.Join(args, " "), p.cmd.ProcessState)
+			}
 		default:
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
 			p.kill()
@@ -220,6 +227,7 @@ func (p *proc) watch(args []string) {
 
 // kill sends SIGKILL and waits.
 func (p *proc) kill() {
+	p.killed.Store(true)
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }

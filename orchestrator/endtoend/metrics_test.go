@@ -211,6 +211,9 @@ func TestCountersNeverFall(t *testing.T) {
 		`outbid_tenant_devices_held{tenant="default",type="cpu"}`:              1,
 		`outbid_node_state{node="w",state="up"}`:                               1,
 		`outbid_leader`:                                                        1, `outbid_ready`: 1,
+		`outbid_leader_term`:  1,
+		`outbid_rounds_total`: 2, `outbid_leases_total{what="granted"}`: 5,
+		`outbid_queue_seconds_count`: 5,
 	} {
 		if got, there := before.values[series]; !there || got < least {
 			t.Errorf("%s is %v (there: %t), want %v", series, got, there, least)
@@ -231,8 +234,8 @@ func TestCountersNeverFall(t *testing.T) {
 	one.kill()
 	waitFile(t, two.proc, readyTwo)
 	two.connect(readyTwo)
-	if got := p.w.once("two", addressTwo).values["outbid_leader"]; got != 1 {
-		t.Errorf("outbid_leader of the new leader is %v", got)
+	if got := p.w.once("two", addressTwo).values; got["outbid_leader"] != 1 || got["outbid_leader_term"] <= before.values["outbid_leader_term"] {
+		t.Errorf("the new leader: outbid_leader %v, outbid_leader_term %v", got["outbid_leader"], got["outbid_leader_term"])
 	}
 	two.waitSteps(lasting, two.sweep(lasting).GetSteps()+3)
 	two.stop()

@@ -144,6 +144,23 @@ func sweepAcross(t *testing.T, server, worker string) {
 		t.Errorf("the versions are %v", got)
 	}
 	noTwoOwners(t, c.locks)
+	this, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The doctor says nothing about two builds of one release.
+	if releaseName(t, server) != releaseName(t, this) {
+		doctorFinds(t, "the server is another release", "--server", c.Info.API)
+	} else if releaseName(t, worker) != releaseName(t, this) {
+		doctorFinds(t, "it is another release", "--server", c.Info.API)
+	}
+}
+
+// releaseName returns the version of a binary without its revision.
+func releaseName(t *testing.T, binary string) string {
+	t.Helper()
+	name, _, _ := strings.Cut(versionOf(t, binary), "+")
+	return name
 }
 
 func smallPopulation() *outbidv1.Tuner {

@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ControlTrial", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "ControlNode", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret", "CreateToken", "RotateToken", "RevokeToken"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ControlTrial", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "ControlNode", "SetTenant", "RemoveTenant", "RunRetention", "SetSecret", "DeleteSecret", "CreateToken", "RotateToken", "RevokeToken"}
 
 // reads returns functions that call each reading method of the API once for a sweep, and return an error for a wrong
 // answer.
@@ -98,6 +98,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 			r, err := s.ExplainSweep(ctx, &outbidv1.ExplainSweepRequest{Sweep: e.id})
 			return want(err, r.GetCause() != "" && r.GetWhy() != "" && r.GetLost() != "" && r.GetOtherwise() != "", r)
 		},
+		"ForecastCurves": func(ctx context.Context, e *entry) error {
+			r, err := s.ForecastCurves(ctx, &outbidv1.ForecastCurvesRequest{Sweep: e.id, Trials: []int32{0}})
+			return want(err, len(r.GetForecasts()) > 0 || r.GetReason() != "", r)
+		},
 		"GetRound":   s.readRound,
 		"ListRounds": s.readRounds,
 		"GetUsage": func(ctx context.Context, _ *entry) error {
@@ -122,6 +126,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		"ListSecrets": func(ctx context.Context, _ *entry) error {
 			_, err := s.ListSecrets(ctx, &outbidv1.ListSecretsRequest{})
 			return err
+		},
+		"CheckAccess": func(ctx context.Context, e *entry) error {
+			r, err := s.CheckAccess(ctx, &outbidv1.CheckAccessRequest{Verb: "delete", Name: e.id})
+			return want(err, r.GetAllowed() && len(r.GetPermissions()) == 1, r)
 		},
 		"GetServerInfo": func(ctx context.Context, _ *entry) error {
 			r, err := s.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})

@@ -61,6 +61,10 @@ func TestStorageThatIsNearlyFull(t *testing.T) {
 		_, err = s.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: spec})
 		return err != nil
 	})
+	alerts := newAlertTest(t, map[string]string{"a": s.Info.API})
+	alerts.fires("OutbidLedgerStorage")
+	alerts.check()
+	doctorFinds(t, "JetStream has used 80 % of its limit", "--server", s.Info.API)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "max_file_store") {
 		t.Errorf("a further sweep is refused: %v", err)
 	}

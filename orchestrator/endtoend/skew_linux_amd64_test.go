@@ -102,6 +102,10 @@ func (k *skewed) namesSkew(ahead time.Duration) {
 		k.t.Fatalf("the metrics: %v, %v", err, parseErr)
 	}
 	near("the metric", time.Duration(seconds*float64(time.Second)))
+	alerts := newAlertTest(k.t, map[string]string{"a": k.Info.API})
+	alerts.fires("OutbidClocksDiffer")
+	alerts.check()
+	doctorFinds(k.t, "the clocks of servers differ", "--server", k.Info.API)
 	doctor, code := tool(k.t, k.dir, "doctor", "--server", k.Info.API)
 	word := "ahead of"
 	if ahead < 0 {

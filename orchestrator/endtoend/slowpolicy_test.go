@@ -45,7 +45,7 @@ func serveSlowPolicy(takes, dir string) int {
 		}
 		s, err := servers.Open(ctx, servers.Config{
 			Data: filepath.Join(dir, "data"), Store: filepath.Join(dir, "store"), API: "127.0.0.1:0", Lease: 15 * time.Second,
-			ReadyFile: filepath.Join(dir, "ready.json"), Version: "test", Logger: log,
+			ReadyFile: filepath.Join(dir, "ready.json"), Version: "test", Logger: log, Policy: "themis",
 			Policies: registry.Product().With(map[string]registry.Maker{
 				"themis": func(o *policy.Options) policy.Policy { return slowPolicy{themis.New(o), d, log} },
 			}),

@@ -108,6 +108,9 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 		"ControlNode": func(ctx context.Context) error {
 			return only(s.ControlNode(ctx, &outbidv1.ControlNodeRequest{Node: "joiner", Command: outbidv1.NodeCommand_NODE_COMMAND_CORDON}))
 		},
+		"RunRetention": func(ctx context.Context) error {
+			return only(s.RunRetention(ctx, &outbidv1.RunRetentionRequest{}))
+		},
 		"SetTenant": func(ctx context.Context) error {
 			return only(s.SetTenant(ctx, &outbidv1.SetTenantRequest{Tenant: &outbidv1.Tenant{Name: "busy", Weight: 2}}))
 		},
