@@ -101,7 +101,7 @@ func TestShownCommandsExist(t *testing.T) {
 			// The command, and the subcommand if it has any.
 			var path []string
 			for _, w := range cmd[1:] {
-				if !word.MatchString(w) || len(path) == 2 || len(path) == 1 && !slices.Contains([]string{"token", "tls", "worker", "nats", "nodes", "tenant", "secret", "audit", "backup", "config"}, path[0]) {
+				if !word.MatchString(w) || len(path) == 2 || len(path) == 1 && !slices.Contains([]string{"token", "tls", "worker", "nats", "nodes", "tenant", "secret", "audit", "auth", "backup", "config", "retention"}, path[0]) {
 					break
 				}
 				path = append(path, w)

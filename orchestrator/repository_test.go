@@ -150,6 +150,9 @@ func TestNothingTiesTheRepositoryToOneMachine(t *testing.T) {
 			if path == "go.sum" || path == "LICENSE" || path == "orchestrator/repository_test.go" {
 				continue
 			}
+			if strings.HasPrefix(path, "deploy/image/") && strings.HasPrefix(e.what, "a package registry") {
+				continue // it completes short names of images as container runtimes do
+			}
 			text, err := os.ReadFile(filepath.Join(root, path))
 			if err != nil || bytes.IndexByte(text, 0) >= 0 {
 				continue // deleted but not yet committed, or not text
