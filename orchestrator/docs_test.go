@@ -224,6 +224,25 @@ func TestPagesAreShort(t *testing.T) {
 	}
 }
 
+// TestDocsAreShort bounds what is written by hand in words, results apart.
+func TestDocsAreShort(t *testing.T) {
+	t.Parallel()
+	words := map[bool]int{}
+	for path, text := range pages(t) {
+		if strings.HasPrefix(path, "docs/") && !isGenerated(path) {
+			words[strings.HasPrefix(path, "docs/research/")] += len(strings.Fields(text))
+		}
+	}
+	for results, most := range map[bool]int{false: 54_000, true: 33_000} {
+		if n := words[results]; n > most {
+			t.Errorf("the pages by hand (results: %t) have %d words, want at most %d: a fact needs one place", results, n, most)
+		} else if n < most/2 {
+			t.Errorf("the pages by hand (results: %t) have %d words: are all of them read?", results, n)
+		}
+	}
+	t.Log(words)
+}
+
 func TestArchitectureNamesEveryRoom(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs/internals/architecture.md"))

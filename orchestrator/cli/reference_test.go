@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,4 +178,42 @@ func TestCompletionScripts(t *testing.T) {
 			t.Errorf("%s: the script does not ask outbid", shell)
 		}
 	}
+}
+
+// A newcomer's first help shows few commands before all others, and each command stands in a group once.
+func TestHelpBeginsWithEverydayCommands(t *testing.T) {
+	t.Parallel()
+	app := newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "help"), exitOK)
+	text := app.out.String()
+	_, groups, _ := strings.Cut(text, "\n\nEveryday:\n")
+	everyday, rest, found := strings.Cut(groups, "\n\n")
+	if !found {
+		t.Fatalf("help has no group of everyday commands:\n%s", text)
+	}
+	names := commandNames(everyday)
+	if len(names) < 8 || len(names) > 13 {
+		t.Errorf("help shows %d everyday commands %v, want 8 to 13: others belong to another group", len(names), names)
+	}
+	for _, needed := range []string{"init", "up", "run", "ls", "show", "logs", "stop"} {
+		if !slices.Contains(names, needed) {
+			t.Errorf("%s is not among the everyday commands %v", needed, names)
+		}
+	}
+	rest, _, _ = strings.Cut(rest, "\nFlags:")
+	all := slices.Concat(names, commandNames(rest))
+	slices.Sort(all)
+	if once := slices.Compact(slices.Clone(all)); !slices.Equal(once, all) {
+		t.Errorf("help shows commands twice: %v", all)
+	}
+}
+
+// commandNames returns the names of the commands in a part of a help text.
+func commandNames(part string) (names []string) {
+	for line := range strings.Lines(part) {
+		if fields := strings.Fields(line); strings.HasPrefix(line, "  ") && len(fields) > 1 {
+			names = append(names, fields[0])
+		}
+	}
+	return names
 }

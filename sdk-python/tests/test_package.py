@@ -109,6 +109,20 @@ def test_few_names_are_listed() -> None:
         assert all(getattr(module, name) is getattr(ob, name) for name in module.__all__)
 
 
+def test_sweep_describes_each_argument_once_and_everyday_ones_first() -> None:
+    """A user who writes Sweep( sees at most twenty arguments before those that few sweeps need."""
+    accepted = list(inspect.signature(ob.Sweep).parameters)
+    everyday, rare = (inspect.getdoc(ob.Sweep) or "").split("Arguments that few sweeps need:")
+    listed = [
+        [name for line in re.findall(r"^    (\w[\w, ]*): ", part, re.MULTILINE) for name in line.split(", ")]
+        for part in (everyday.split("Args:")[1], rare)
+    ]
+    assert sorted([*listed[0], *listed[1], "limits"]) == sorted(accepted)
+    assert set(accepted[:20]) >= {*listed[0], "limits"}, "arguments that few sweeps need stand before others"
+    assert len(listed[0]) <= 20
+    assert len(accepted) <= 35, "put a new argument into one of the classes that an argument takes, such as Checkpoints"
+
+
 def test_reference_names_everything() -> None:
     reference = ROOT.parent / "docs" / "reference" / "sdk.md"
     if not reference.exists():

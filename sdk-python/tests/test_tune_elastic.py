@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import outbid as ob
 from outbid import tune
-from outbid.tune._config import Placement
+from outbid.tune._config import Placement, placement_of
 from outbid.tune._elastic import Growth
 from outbid.tune._plan import Plan
 from outbid.tune._resources import growth_of, needed
@@ -156,3 +157,38 @@ def test_a_run_of_before_goes_on() -> None:
     old = pickle.loads(pickle.dumps(plan))
     del old.__dict__["growth"]
     assert needed(old, cluster).devices == 1
+
+
+@pytest.mark.parametrize(
+    ("resources", "devices"),
+    [
+        ({"gpu": 0.5}, 1),
+        ({"cpu": 2, "gpu": 0.25}, 1),
+        ({"gpu": 1.5}, 2),
+        (tune.PlacementGroupFactory([{"CPU": 1}, {"GPU": 0.5}]), 1),
+        (tune.PlacementGroupFactory([{"GPU": 0.75}, {"GPU": 0.75}]), 2),
+    ],
+)
+def test_part_of_a_device_counts_as_a_whole_one_and_is_mentioned(resources: Any, devices: int) -> None:
+    placement = placement_of(resources)
+    plan = Plan(print, "t", "", "t", {}, "loss", "min", placement, tune.CheckpointConfig())
+    wanted = placement.required_resources["GPU"]
+    with pytest.warns(UserWarning, match=f"devices are not shared by trials: {wanted:g} GPU counts as {devices}"):
+        assert needed(plan, Cluster(["v100"] * 4)).devices == devices
+
+
+def test_whole_devices_and_parts_of_cores_are_not_mentioned() -> None:
+    for resources in ({"gpu": 2}, {"gpu": 1.0, "cpu": 0.5}, {"cpu": 0.5}):
+        plan = Plan(print, "t", "", "t", {}, "loss", "min", placement_of(resources), tune.CheckpointConfig())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert needed(plan, Cluster(["v100"] * 4)).devices == max(1, resources.get("gpu", 1))
+
+
+@pytest.mark.parametrize("devices", [0.5, 1.5, "0.5", "half", (0.5, 1), (1, 2.5), (1,), (1, 2, 3), None, True])
+def test_resources_name_the_value_that_is_no_whole_device(devices: Any) -> None:
+    with pytest.raises(TypeError, match="Resources: devices must be a whole count or ") as raised:
+        ob.Resources(devices=devices).to_proto()
+    assert repr(devices) in str(raised.value)
+    part = devices in (0.5, 1.5, (0.5, 1), (1, 2.5))
+    assert ("a trial has whole devices" in str(raised.value)) == part

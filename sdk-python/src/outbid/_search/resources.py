@@ -56,10 +56,7 @@ class Resources:
 
     def to_proto(self) -> pb.Resources:
         """Return the resources as the API's message."""
-        low, high = self.devices if isinstance(self.devices, tuple) else (self.devices, self.devices)
-        for count in (low, high):
-            if isinstance(count, bool) or not isinstance(count, int):
-                raise TypeError(f"Resources: devices must be a whole count or (min, max), got {self.devices!r}")
+        low, high = _bounds(self.devices)
         if not 1 <= low <= high:
             raise ValueError(f"Resources: devices must be 1 <= min <= max, got {self.devices!r}")
         if not (math.isfinite(validation.number("Resources: cpus", self.cpus)) and self.cpus >= 0):
@@ -80,6 +77,15 @@ class Resources:
             forks=_forks(self.forks),
             forks_merge=_merge(self.forks_merge),
         )
+
+
+def _bounds(devices: int | tuple[int, int]) -> tuple[int, int]:
+    """Return the fewest and the most devices of a trial."""
+    both = devices if isinstance(devices, tuple) else (devices, devices)
+    if len(both) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in both):
+        return both
+    whole = ": a trial has whole devices" if any(isinstance(n, float) for n in both) else ""
+    raise TypeError(f"Resources: devices must be a whole count or (min, max), got {devices!r}{whole}")
 
 
 def _merge(merge: str) -> str:
