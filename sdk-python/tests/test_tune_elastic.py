@@ -171,18 +171,20 @@ def test_a_run_of_before_goes_on() -> None:
 )
 def test_part_of_a_device_counts_as_a_whole_one_and_is_mentioned(resources: Any, devices: int) -> None:
     placement = placement_of(resources)
+    cluster: Any = Cluster(["v100"] * 4)
     plan = Plan(print, "t", "", "t", {}, "loss", "min", placement, tune.CheckpointConfig())
     wanted = placement.required_resources["GPU"]
     with pytest.warns(UserWarning, match=f"devices are not shared by trials: {wanted:g} GPU counts as {devices}"):
-        assert needed(plan, Cluster(["v100"] * 4)).devices == devices
+        assert needed(plan, cluster).devices == devices
 
 
 def test_whole_devices_and_parts_of_cores_are_not_mentioned() -> None:
+    cluster: Any = Cluster(["v100"] * 4)
     for resources in ({"gpu": 2}, {"gpu": 1.0, "cpu": 0.5}, {"cpu": 0.5}):
         plan = Plan(print, "t", "", "t", {}, "loss", "min", placement_of(resources), tune.CheckpointConfig())
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert needed(plan, Cluster(["v100"] * 4)).devices == max(1, resources.get("gpu", 1))
+            assert needed(plan, cluster).devices == max(1, resources.get("gpu", 1))
 
 
 @pytest.mark.parametrize("devices", [0.5, 1.5, "0.5", "half", (0.5, 1), (1, 2.5), (1,), (1, 2, 3), None, True])

@@ -26,7 +26,7 @@ def trials_per_second(system: str, place: Path) -> float:
     assert done.returncode == 0, done.stderr[-3000:]
     count, took = json.loads(done.stdout.splitlines()[-1])
     assert count == 1000
-    return count / float(took)
+    return float(count / took)
 
 
 def test_a_default_sweep_has_a_higher_rate_than_a_journal_with_tpe(tmp_path: Path) -> None:

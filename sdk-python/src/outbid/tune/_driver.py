@@ -16,6 +16,7 @@ from outbid._client.client import Client, default_client
 from outbid._client.handle import SweepHandle, _Cancel
 from outbid._client.interrupt import interrupted
 from outbid._core.limits import sent_name
+from outbid._core.trace_context import span
 from outbid._core.user_warning import warn_user
 from outbid._display.display import Display, NoDisplay, make_display
 from outbid._results.model import Update
@@ -98,6 +99,19 @@ def begin(
     made.time = RunningTime(plan.folder, new=True)
     made.save()
     return made, handle
+
+
+@span("outbid.run")
+def run_new(
+    trainable: Any,
+    space: dict[str, Any] | None,
+    tune: TuneConfig,
+    run: RunConfig,
+    *,
+    placement: Placement | None = None,
+) -> Run:
+    """Submit an experiment and wait for its end."""
+    return follow(*begin(trainable, space, tune, run, placement=placement), tune, run)
 
 
 def _check_checkpoints(trainable: Any, run: RunConfig) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from outbid._client.client import default_client
 from outbid._client.handle import SweepHandle
 from outbid._core.errors import InvalidError, NotFoundError
+from outbid._core.trace_context import span
 from outbid._results.model import ENDED_SWEEP, TrialResult
 from outbid._search.resources import Limits
 from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
@@ -69,6 +70,7 @@ class Restored:
         made.trials = [trials[number] for number in sorted(trials)]
         return made
 
+    @span("outbid.run")
     def run(self) -> Run:
         """Run until the end."""
         self._changed = self._take()

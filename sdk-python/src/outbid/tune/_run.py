@@ -14,7 +14,7 @@ from outbid.tune._config import (
     TuneConfig,
     placement_of,
 )
-from outbid.tune._driver import begin, follow
+from outbid.tune._driver import run_new
 from outbid.tune._errors import BadArgumentError, TuneError, unsupported
 from outbid.tune._plan import name_of
 from outbid.tune._registry import find_trainable
@@ -118,7 +118,7 @@ def run(
     made = _resumed(name, run_config, resume, resume_config, given, config)
     if made is None:
         placement: Placement | None = placement_of(resources_per_trial) if resources_per_trial else None
-        made = follow(*begin(given, config, tune_config, run_config, placement=placement), tune_config, run_config)
+        made = run_new(given, config, tune_config, run_config, placement=placement)
     failed = [t for t in made.trials if t.status == Trial.ERROR]
     if failed and raise_on_failed_trial:
         first = failed[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from outbid._core import function_pickle
 from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
-from outbid.tune._driver import begin, follow
+from outbid.tune._driver import run_new
 from outbid.tune._errors import BadArgumentError, unsupported
 from outbid.tune._plan import name_of
 from outbid.tune._record import STATE, Run
@@ -54,7 +54,7 @@ class Tuner:
         if self._restored is not None:
             made = self._restored.run()
         else:
-            made = follow(*begin(self._trainable, self._space, self._tune, self._run), self._tune, self._run)
+            made = run_new(self._trainable, self._space, self._tune, self._run)
         self._grid = _grid(made, self._tune)
         return self._grid
 
