@@ -10,6 +10,7 @@ import pytest
 
 optuna = pytest.importorskip("optuna")
 
+import outbid.optuna  # noqa: E402
 from outbid.integrations.optuna.timeout import stopped_after  # noqa: E402
 
 
@@ -34,3 +35,15 @@ def test_a_sweep_that_ends_before_is_not_stopped() -> None:
             pass
         study.ask()
         assert not stopped.wait(0.5)
+
+
+@pytest.mark.parametrize("given", [{"timeout": 0}, {"timeout": 0.0}, {"timeout": 0, "n_trials": 3}, {"n_trials": 0}])
+def test_no_time_and_no_trials_return_the_study_as_it_is(given: dict[str, Any]) -> None:
+    def never(trial: Any) -> float:
+        raise AssertionError
+
+    study = optuna.create_study()
+    assert outbid.optuna.optimize(study, never, **given) is study
+    assert not study.trials
+    study.optimize(never, **given)  # Optuna's own does the same
+    assert not study.trials

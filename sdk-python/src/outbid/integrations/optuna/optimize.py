@@ -99,7 +99,8 @@ def optimize(
         if given is not None and not isinstance(given, kind):
             raise TypeError(f"optimize: {name} must be one of optuna.{name}s, got {given!r:.80}")
     _check(n_trials, n_jobs)
-    if timeout is not None:
+    over = timeout == 0 and timeout is not False  # no trial, as in Optuna
+    if timeout is not None and not over:
         duration("optimize: timeout", timeout)
     caught = _caught(catch)
     called = tuple(validation.several("optimize: callbacks", callbacks or (), "functions of a study and a trial"))
@@ -117,7 +118,7 @@ def optimize(
     else:
         its = {"direction": direction, "directions": directions, "sampler": sampler, "pruner": pruner}
         _check_none({**its, "storage": storage, "study_name": study_name})
-    if n_trials == 0:
+    if n_trials == 0 or over:
         return study
     client = client or default_client()
     following, storage, folder = _shared(study, storage, client)
