@@ -72,6 +72,10 @@ func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.Previe
 	resp.Outlook = plan.Message()
 	resp.DeviceHours = float64(plan.Steps) * stepSeconds / 3600
 	resp.Warnings = append(resp.Warnings, planWarnings(checked, plan)...)
+	if most := checked.GetLimits().GetDeviceHours(); most > 0 && resp.GetDeviceHours() > most {
+		resp.Warnings = append(resp.Warnings, fmt.Sprintf("limits.device_hours ends the sweep after %g of the %.3g device-hours that its "+
+			"tuner plans", most, resp.GetDeviceHours()))
+	}
 	return resp, nil
 }
 
@@ -108,9 +112,9 @@ func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
 func planWarnings(s *outbidv1.SweepSpec, plan tuner.Outlook) []string {
 	var found []string
 	l := s.GetLimits()
-	if plan.Trials == 0 && l.GetSteps() == 0 && l.GetWallTime() == "" {
-		found = append(found, "the sweep ends only when the metric reaches its target: give limits.trials, limits.steps "+
-			"or limits.wall_time as well")
+	if plan.Trials == 0 && l.GetSteps() == 0 && l.GetWallTime() == "" && l.GetDeviceHours() == 0 {
+		found = append(found, "the sweep ends only when the metric reaches its target: give limits.trials, limits.steps, "+
+			"limits.wall_time or limits.device_hours as well")
 	}
 	if plan.Trials > 0 && plan.Steps == 0 {
 		found = append(found, "steps are not known: the training code ends by itself")

@@ -263,10 +263,12 @@ func TestPreviewSweep(t *testing.T) {
 		"no end":    {func(s *outbidv1.SweepSpec) { s.Limits = &outbidv1.Limits{Target: proto.Float64(0.9)} }, "reaches its target"},
 		"by itself": {func(s *outbidv1.SweepSpec) { s.Tuner.GetRandom().MaxSteps = 0 }, "steps are not known"},
 		"cut":       {func(s *outbidv1.SweepSpec) { s.Limits.Steps = 10 }, "after 10 of the 24 steps"},
+		"hours":     {func(s *outbidv1.SweepSpec) { s.Limits.DeviceHours = 0.01 }, "after 0.01 of the 0.024 device-hours"},
+		"enough":    {func(s *outbidv1.SweepSpec) { s.Limits.DeviceHours = 0.025 }, ""},
 	} {
 		s := okSpec()
 		tc.change(s)
-		resp, err := client.PreviewSweep(t.Context(), &outbidv1.PreviewSweepRequest{Spec: s})
+		resp, err := client.PreviewSweep(t.Context(), &outbidv1.PreviewSweepRequest{Spec: s, StepSeconds: 3.6})
 		got := strings.Join(resp.GetWarnings(), "; ")
 		if err != nil || (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tc.want)

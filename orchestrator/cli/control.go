@@ -160,6 +160,7 @@ type extension struct {
 	maxSteps, steps     int64
 	space, wallTime     string
 	target, weight      float64
+	deviceHours         float64
 	preview, yes        bool
 }
 
@@ -212,6 +213,7 @@ requires --yes.`,
 	f.Int32Var(&e.concurrency, "concurrency", 0, "new limit of trials that run or wait at once")
 	f.Int64Var(&e.steps, "steps", 0, "new limit of steps over all trials")
 	f.StringVar(&e.wallTime, "wall-time", "", "new limit of time since submission, such as 90m")
+	f.Float64Var(&e.deviceHours, "device-hours", 0, "new limit of device-hours of all trials")
 	f.Float64Var(&e.target, "target", 0, "new value of the metric at which the sweep ends")
 	f.Float64Var(&e.weight, "weight", 0, "new weight relative to other sweeps; 1 is usual")
 	_ = cmd.MarkFlagFilename("space", "yaml", "yml", "json")
@@ -268,7 +270,7 @@ func (sw *sweepCommands) agreeToExtend(ctx context.Context, c *connection, req *
 func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSweepRequest, error) {
 	given := cmd.Flags().Changed
 	req := &outbidv1.ExtendSweepRequest{}
-	limits := &outbidv1.Limits{Concurrency: e.concurrency, Steps: e.steps, WallTime: e.wallTime}
+	limits := &outbidv1.Limits{Concurrency: e.concurrency, Steps: e.steps, WallTime: e.wallTime, DeviceHours: e.deviceHours}
 	if given("target") {
 		limits.Target = &e.target
 	}
@@ -282,6 +284,7 @@ func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbid
 		{"concurrency", e.concurrency > 0},
 		{"steps", e.steps > 0},
 		{"wall-time", e.wallTime != ""},
+		{"device-hours", e.deviceHours > 0},
 		{"target", true},
 		{"weight", e.weight > 0},
 		{"space", e.space != ""},

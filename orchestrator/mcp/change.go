@@ -282,7 +282,8 @@ type extension struct {
 	Space       string
 	Concurrency int32
 	Steps       int64
-	WallTime    string `json:"wall_time"`
+	WallTime    string  `json:"wall_time"`
+	DeviceHours float64 `json:"device_hours"`
 	Target      *float64
 	Weight      *float64
 	Preview     bool
@@ -301,6 +302,7 @@ func extendTool() *tool {
 			{name: "concurrency", kind: "integer", least: 1, most: 1e9, about: "new limit of trials that run or wait at once"},
 			{name: "steps", kind: "integer", least: 1, most: 1e15, about: "new limit of steps over all trials"},
 			{name: "wall_time", kind: "string", most: 50, about: "new limit of time since submission, such as 90m"},
+			{name: "device_hours", kind: "number", about: "new limit of device-hours of all trials"},
 			{name: "target", kind: "number", about: "new value of the metric at which the sweep ends"},
 			{name: "weight", kind: "number", about: "new weight relative to other sweeps, above 0; 1 is usual"},
 			{name: "preview", kind: "boolean", otherwise: false, about: "change nothing; only return the trials that would repeat steps"},
@@ -322,8 +324,8 @@ func extendTool() *tool {
 // request returns the request of the API for the arguments.
 func (e extension) request(sweep string) (*outbidv1.ExtendSweepRequest, error) {
 	req := &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: e.Trials, MaxSteps: e.MaxSteps, Weight: e.Weight}
-	if e.Concurrency > 0 || e.Steps > 0 || e.WallTime != "" || e.Target != nil {
-		req.Limits = &outbidv1.Limits{Concurrency: e.Concurrency, Steps: e.Steps, WallTime: e.WallTime, Target: e.Target}
+	if e.Concurrency > 0 || e.Steps > 0 || e.WallTime != "" || e.DeviceHours != 0 || e.Target != nil {
+		req.Limits = &outbidv1.Limits{Concurrency: e.Concurrency, Steps: e.Steps, WallTime: e.WallTime, DeviceHours: e.DeviceHours, Target: e.Target}
 	}
 	if e.Space != "" {
 		var err error
@@ -332,7 +334,7 @@ func (e extension) request(sweep string) (*outbidv1.ExtendSweepRequest, error) {
 		}
 	}
 	if req.Trials == nil && req.MaxSteps == nil && req.Limits == nil && req.Space == nil && req.Weight == nil {
-		return nil, errors.New("nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, target or weight")
+		return nil, errors.New("nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, device_hours, target or weight")
 	}
 	return req, nil
 }

@@ -91,7 +91,7 @@ func (p *people) command(sweep string, command outbidv1.SweepCommand) {
 	})
 }
 
-// timed schedules the app's commands, and lets the core notice the end of the app's wall time.
+// timed schedules the app's commands, and lets the core notice the end of the app's wall time and device-hours.
 func (p *people) timed(id string, a *App) {
 	for _, c := range a.Commands {
 		p.world.at(c.At, func() { p.command(id, c.Command) })
@@ -99,6 +99,27 @@ func (p *people) timed(id string, a *App) {
 	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
 		p.world.at(a.Submit+wall, func() { p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id}) })
 	}
+	if a.Spec.GetLimits().GetDeviceHours() > 0 {
+		p.world.at(a.Submit, func() { p.meter(id, a.Spec.GetLimits().GetDeviceHours()*3600) })
+	}
+}
+
+// meter lets the core check an app's device-hours whenever the app could have used them up with all devices of the
+// cluster, at most once a second.
+func (p *people) meter(id string, most float64) {
+	if s := p.world.core.State().Sweeps[id]; s != nil {
+		if s.Done() {
+			return
+		}
+		p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id})
+		most = s.Spec.GetLimits().GetDeviceHours()*3600 - s.DeviceSecondsAt(p.world.clock.now)
+	}
+	devices := 0
+	for _, n := range p.world.set.Nodes {
+		devices += len(n.Devices)
+	}
+	wait := time.Duration(most / float64(max(1, devices)) * float64(time.Second))
+	p.world.clock.after(max(time.Second, wait), func() { p.meter(id, most) })
 }
 
 // person pauses and resumes an app at random times.

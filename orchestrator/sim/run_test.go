@@ -125,6 +125,30 @@ func TestALostNodeCostsWhatWasNotSaved(t *testing.T) {
 	wantFigures(t, r, map[string]float64{"makespan": 140, "jct": 140, "queue": 10, "preempted": 0, "leases": 2, "held": 130})
 }
 
+// A limit of device-hours counts the devices of every lease, also of those that hold devices now, and ends the sweep within
+// a second. What it did not reach changes nothing.
+func TestDeviceHoursEndASweep(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		devices, hours, used float64
+		reason               string
+	}{
+		{1, 0.5, 1800, "limit reached: 0.5 device-hours used"},
+		{4, 0.5, 1800, "limit reached: 0.5 device-hours used"},
+		{4, 5, 4 * 3600, "the tuner finished after 1 trials"},
+		{4, 0, 4 * 3600, "the tuner finished after 1 trials"},
+	} {
+		apps := jobsOf(t, [3]float64{0, tc.devices, 3600})
+		apps[0].Spec.Limits.DeviceHours = tc.hours
+		r := simulate(t, "fifo", sim.Setup{Nodes: nodesOf(t, "gpu:4/4"), Apps: apps})
+		for _, s := range r.State.Sweeps {
+			if s.Reason != tc.reason || s.DeviceSeconds < tc.used || s.DeviceSeconds > tc.used+tc.devices {
+				t.Errorf("%g of %g device-hours: %g s used, %s", tc.devices, tc.hours, s.DeviceSeconds, s.Reason)
+			}
+		}
+	}
+}
+
 // A failing job continues from its last save each time, and has done all its steps once in the end.
 func TestFailingJobsEnd(t *testing.T) {
 	t.Parallel()

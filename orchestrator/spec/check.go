@@ -172,6 +172,8 @@ func checkLimits(s *outbidv1.SweepSpec) error {
 		return wrong("limits.steps", "%d is negative; use 0 for no limit", l.GetSteps())
 	case l.Target != nil && (math.IsNaN(l.GetTarget()) || math.IsInf(l.GetTarget(), 0)):
 		return wrong("limits.target", "%v is not a finite number", l.GetTarget())
+	case !(l.GetDeviceHours() >= 0) || math.IsInf(l.GetDeviceHours(), 0):
+		return wrong("limits.device_hours", "must be a finite number of at least 0 (no limit), got %v", l.GetDeviceHours())
 	}
 	return checkDuration("limits.wall_time", l.GetWallTime())
 }

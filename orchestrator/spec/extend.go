@@ -90,6 +90,12 @@ func extendLimits(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 		}
 		s.Limits.WallTime = l.GetWallTime()
 	}
+	if l.GetDeviceHours() != 0 {
+		if was := s.GetLimits().GetDeviceHours(); was == 0 || !(l.GetDeviceHours() >= was) {
+			return narrower("limits.device_hours", l.GetDeviceHours(), was)
+		}
+		s.Limits.DeviceHours = l.GetDeviceHours()
+	}
 	if l != nil && l.Target != nil {
 		s.Limits.Target = new(l.GetTarget())
 	}

@@ -20,7 +20,7 @@ func request(t *testing.T, text string) *outbidv1.ExtendSweepRequest {
 	return req
 }
 
-const limited = "limits: {trials: 10, steps: 100, wall_time: 1h, target: 0.9}"
+const limited = "limits: {trials: 10, steps: 100, wall_time: 1h, target: 0.9, device_hours: 4}"
 
 func TestExtend(t *testing.T) {
 	t.Parallel()
@@ -29,8 +29,8 @@ func TestExtend(t *testing.T) {
 		{"trials by limits", "", `{"limits": {"trials": 20}}`, "limits: {trials: 20}"},
 		{"the same trials", "", `{"trials": 10}`, ""},
 		{
-			"every limit", limited, `{"limits": {"steps": 200, "wall_time": "2h", "target": 0.95, "concurrency": 2}}`,
-			"limits: {trials: 10, steps: 200, wall_time: 2h, target: 0.95, concurrency: 2}",
+			"every limit", limited, `{"limits": {"steps": 200, "wall_time": "2h", "target": 0.95, "concurrency": 2, "device_hours": 4.5}}`,
+			"limits: {trials: 10, steps: 200, wall_time: 2h, target: 0.95, concurrency: 2, device_hours: 4.5}",
 		},
 		{"a higher weight", "", `{"weight": 2.5}`, "weight: 2.5"},
 		{"a lower weight", "weight: 3", `{"weight": 1}`, "weight: 1"},
@@ -109,6 +109,18 @@ func TestBadExtensions(t *testing.T) {
 		{
 			"less time", limited, `{"limits": {"wall_time": "59m"}}`,
 			"limits.wall_time: 59m is less than before (1h); an extension can only raise it",
+		},
+		{
+			"fewer device-hours", limited, `{"limits": {"device_hours": 3.5}}`,
+			"limits.device_hours: 3.5 is less than before (4); an extension can only raise it",
+		},
+		{
+			"device-hours not limited before", "", `{"limits": {"device_hours": 3.5}}`,
+			"limits.device_hours: 3.5 would add a limit; an extension can only raise an existing one",
+		},
+		{
+			"no number of device-hours", limited, `{"limits": {"device_hours": "NaN"}}`,
+			"limits.device_hours: NaN is less than before (4); an extension can only raise it",
 		},
 		{"bad time", limited, `{"limits": {"wall_time": "more"}}`, `limits.wall_time: "more" is not a duration above 0; ` +
 			"write a number and a unit, such as 90s, 10m, 36h or 2d"},

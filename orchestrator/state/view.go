@@ -51,6 +51,11 @@ func (s *Sweep) heldUp(t *Trial) bool {
 	return s.State == sweepPaused && t.State == trialQueued && t.Round == nil
 }
 
+// DeviceSecondsAt returns the device-seconds of the sweep's leases up to a time.
+func (s *Sweep) DeviceSecondsAt(now time.Time) float64 {
+	return s.deviceSeconds(now, func(n int32) *Trial { return s.Trials[n] })
+}
+
 // deviceSeconds includes running leases up to the newest event.
 func (s *Sweep) deviceSeconds(at time.Time, trial func(int32) *Trial) float64 {
 	total := s.DeviceSeconds

@@ -36,7 +36,7 @@ func (sw *Sweeps) Advance(s *state.Sweep) {
 // Tick applies the passing of time to the sweeps that need it.
 func (sw *Sweeps) Tick() {
 	for _, s := range slices.Clone(sw.st.Live) {
-		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 || sw.tuning.AnyHeld(s) {
+		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || bounded(s) || sw.tuning.AnyHeld(s) {
 			sw.core.Touch(s.ID)
 		}
 		if s.Spec.GetExternal() != nil {
@@ -104,7 +104,15 @@ func (sw *Sweeps) boundReached(s *state.Sweep) string {
 	if end := wallEnd(s); !end.IsZero() && !sw.core.Now().Before(end) {
 		return fmt.Sprintf("limit reached: %s have passed", bound.GetWallTime())
 	}
+	if hours := bound.GetDeviceHours(); hours > 0 && s.DeviceSecondsAt(sw.core.Now()) >= hours*3600 {
+		return fmt.Sprintf("limit reached: %g device-hours used", hours)
+	}
 	return ""
+}
+
+// bounded reports whether the passing of time may end the sweep.
+func bounded(s *state.Sweep) bool {
+	return s.Terms.WallTime > 0 || s.Spec.GetLimits().GetDeviceHours() > 0 && len(s.Running) > 0
 }
 
 // wallEnd returns when the sweep's wall time is over, or zero for never.

@@ -49,6 +49,29 @@ def test_extend_says_what_is_trained_again(real: ob.Client) -> None:
     ]
 
 
+def test_device_hours_end_a_sweep_and_can_be_raised(real: ob.Client) -> None:
+    def endless(trial: ob.Trial) -> None:
+        import time
+
+        for step in trial.steps():
+            time.sleep(0.05)
+            trial.report(step=step, loss=1 / step)
+
+    seconds = 2.0
+    limits = ob.Limits(trials=2, concurrency=1, device_hours=seconds / 3600)
+    sweep = ob.Sweep(endless, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", tuner=ob.Random(), limits=limits)
+    with pytest.warns(UserWarning, match="without an end"):
+        handle = sweep.submit(real)
+    result = handle.wait(DEADLINE)
+    assert result.sweep.reason.startswith("limit reached: 0.000555")
+    used = result.sweep.device_seconds
+    assert used >= seconds
+    with pytest.raises(ob.OutbidError, match=r"device_hours: 0\.0001 is less than before"):
+        handle.extend(limits=ob.Limits(device_hours=0.0001))
+    handle.extend(limits=ob.Limits(device_hours=(used + seconds) / 3600))
+    assert handle.wait(DEADLINE).sweep.device_seconds >= used + seconds
+
+
 def test_explain(real: ob.Client) -> None:
     handle = submit(real)
     handle.wait(DEADLINE)

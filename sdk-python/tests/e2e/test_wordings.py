@@ -50,6 +50,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
     "name of the sweep": ({"name": "My Sweep"}, sweep(name="My Sweep")),
     "no limit": ({"limits": {}}, sweep(trials=None, tuner=ob.Random())),
     "limit of time": ({"limits": {"wall_time": "soon"}}, sweep(wall_time="soon")),
+    "limit of device-hours": (
+        {"limits": {"trials": 1, "device_hours": -1}},
+        sweep(trials=None, limits=ob.Limits(trials=1, device_hours=-1)),
+    ),
     "hang_timeout": ({"hang_timeout": "soon"}, sweep(hang_timeout="soon")),
     "deadline": ({"deadline": "soon"}, sweep(deadline="soon")),
     "max_restarts": ({"max_restarts": -1}, sweep(max_restarts=-1)),

@@ -119,7 +119,8 @@ class Limits:
     """When a sweep ends; a limit that is None does not end it.
 
     `trials` is the number of trials to create, `concurrency` the number that run at the same time, `steps` the number
-    of steps over all trials, `wall_time` the time since the submission, and `target` a value of the metric.
+    of steps over all trials, `wall_time` the time since the submission, `target` a value of the metric, and
+    `device_hours` the hours of all trials' leases times their devices, such as 12.5.
     """
 
     trials: int | None = None
@@ -127,6 +128,7 @@ class Limits:
     steps: int | None = None
     wall_time: Duration | None = None
     target: float | None = None
+    device_hours: float | None = None
 
     def to_proto(self) -> pb.Limits:
         """Return the limits as the API's message."""
@@ -139,6 +141,12 @@ class Limits:
             message.wall_time = duration("wall_time", self.wall_time)
         if self.target is not None:
             message.target = validation.number("target", self.target)
+        if self.device_hours is not None:
+            message.device_hours = validation.number("device_hours", self.device_hours)
+            if not (math.isfinite(message.device_hours) and message.device_hours >= 0):
+                raise ValueError(
+                    f"limits.device_hours: must be a finite number of at least 0 (no limit), got {self.device_hours!r}"
+                )
         return message
 
 

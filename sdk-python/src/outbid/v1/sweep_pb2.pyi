@@ -1233,6 +1233,7 @@ class Limits(google.protobuf.message.Message):
     STEPS_FIELD_NUMBER: builtins.int
     WALL_TIME_FIELD_NUMBER: builtins.int
     TARGET_FIELD_NUMBER: builtins.int
+    DEVICE_HOURS_FIELD_NUMBER: builtins.int
     trials: builtins.int
     """Trials created."""
     concurrency: builtins.int
@@ -1243,6 +1244,8 @@ class Limits(google.protobuf.message.Message):
     """Time since the sweep was submitted, such as "90m"; time paused counts."""
     target: builtins.float
     """The sweep ends when the metric reaches this value."""
+    device_hours: builtins.float
+    """Device-hours that the sweep's trials may use, such as 12.5: the time of each lease times its devices. 0 for no limit."""
     def __init__(
         self,
         *,
@@ -1251,9 +1254,10 @@ class Limits(google.protobuf.message.Message):
         steps: builtins.int = ...,
         wall_time: builtins.str = ...,
         target: builtins.float | None = ...,
+        device_hours: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_target", b"_target", "target", b"target"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_target", b"_target", "concurrency", b"concurrency", "steps", b"steps", "target", b"target", "trials", b"trials", "wall_time", b"wall_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_target", b"_target", "concurrency", b"concurrency", "device_hours", b"device_hours", "steps", b"steps", "target", b"target", "trials", b"trials", "wall_time", b"wall_time"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_target", b"_target"]) -> typing.Literal["target"] | None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits

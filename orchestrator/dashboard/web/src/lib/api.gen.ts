@@ -611,6 +611,7 @@ export interface Limits {
   steps: string;
   wall_time: string;
   target?: Float;
+  device_hours: Float;
 }
 
 export interface ListAuditRequest {
