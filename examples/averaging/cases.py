@@ -266,8 +266,8 @@ CASES = {
 TORCH = {
     "torch: batch norm, Adam": "plain",
     "torch: the same as BF16": "bf16",
-    "torch: 30 steps on; right: moments anew": "adam",
-    "torch: right: statistics anew": "statistics",
+    "torch: 30 steps on; right: new moments": "adam",
+    "torch: right: new statistics": "statistics",
 }
 COLUMNS = ("most", "best", "alone", "steps", "uniform")
 
