@@ -61,24 +61,14 @@ func optionTable(of, except registry.Registry) string {
 	options := func(name string) []policy.Option {
 		return slices.DeleteFunc(of.Options(name), func(o policy.Option) bool { return except.HasOption(name, o.Name) })
 	}
+	names := of.Names()
 	told := map[string]bool{}
-	for _, name := range of.Names() {
-		own := options(name)
-		if told[name] || len(own) == 0 && !except.Empty() {
-			continue
-		}
-		var alike []string
-		for _, other := range of.Names() {
-			if slices.Equal(options(other), own) {
-				told[other] = true
-				alike = append(alike, "`"+other+"`")
-			}
-		}
-		who := strings.Join(alike, ", ")
-		if len(own) == 0 {
+	rows := func(policies []string, of []policy.Option) {
+		who := "`" + strings.Join(policies, "`, `") + "`"
+		if len(of) == 0 {
 			fmt.Fprintf(&b, "| %s | none | | |\n", who)
 		}
-		for _, o := range own {
+		for _, o := range of {
 			value := ""
 			if o.Default != "" {
 				value = "`" + o.Default + "`"
@@ -87,7 +77,30 @@ func optionTable(of, except registry.Registry) string {
 			who = ""
 		}
 	}
+	for _, name := range names {
+		own := options(name)
+		if told[name] || len(own) == 0 && !except.Empty() {
+			continue
+		}
+		alike := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return !slices.Equal(options(other), own) })
+		for _, other := range alike {
+			told[other] = true
+		}
+		for _, other := range names {
+			if theirs := options(other); !told[other] && len(theirs) >= 5 && containsAll(own, theirs) {
+				told[other] = true
+				rows(append(slices.Clone(alike), other), theirs)
+				own = slices.DeleteFunc(own, func(o policy.Option) bool { return slices.Contains(theirs, o) })
+			}
+		}
+		rows(alike, own)
+	}
 	return b.String()
+}
+
+// containsAll reports whether the options of a policy include those of another.
+func containsAll(all, some []policy.Option) bool {
+	return !slices.ContainsFunc(some, func(o policy.Option) bool { return !slices.Contains(all, o) })
 }
 
 // unrated returns the policies of the lab without a row in the table that rates them.

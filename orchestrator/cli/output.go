@@ -22,10 +22,13 @@ const (
 	formatLines format = "jsonl"
 )
 
+// outputUsage describes -o.
+const outputUsage = "table, json, or jsonl (one object per line)"
+
 // outputFlag adds -o to a command.
 func outputFlag(cmd *cobra.Command, f *format) {
 	*f = formatTable
-	cmd.Flags().VarP(f, "output", "o", "table, json, or jsonl (one object per line)")
+	cmd.Flags().VarP(f, "output", "o", outputUsage)
 	complete(cmd, "output", string(formatTable), string(formatJSON), string(formatLines))
 }
 

@@ -31,23 +31,39 @@ func (p *programCommands) docsCommand() *cobra.Command {
 	}
 }
 
-// CommandReference returns the documentation of some commands of an edition as Markdown.
+// CommandReference returns the documentation of some commands of an edition as Markdown. A command that the product has
+// too is documented only as far as the edition extends it.
 func CommandReference(e Edition, names ...string) string {
 	root := newApp(&console{}, nil, "", osInterrupts, e).rootCommand()
-	var b strings.Builder
+	product := newApp(&console{}, nil, "", osInterrupts, Product()).rootCommand()
+	var w referenceWriter
 	for _, cmd := range root.Commands() {
-		if slices.Contains(names, cmd.Name()) {
-			writeCommand(&b, cmd)
+		if !slices.Contains(names, cmd.Name()) {
+			continue
 		}
+		base, _, err := product.Find([]string{cmd.Name()})
+		if err != nil {
+			w.writeCommand(cmd)
+			continue
+		}
+		fmt.Fprintf(&w, "### %s\n\n[%s](cli.md#%s) with additions. %s\n\n```sh\n%s\n```\n\n", cmd.CommandPath(), base.CommandPath(),
+			anchor(base), strings.TrimSpace(e.Sim().Help), unindent(cmd.Example))
+		known := flagRows(base)
+		w.writeFlags(slices.DeleteFunc(flagRows(cmd), func(r flagRow) bool { return slices.Contains(known, r) }))
 	}
-	return b.String()
+	return w.String()
+}
+
+// anchor returns the fragment of a command's heading.
+func anchor(cmd *cobra.Command) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
 // reference returns the documentation of the whole command line as Markdown.
 func reference(root *cobra.Command) string {
 	// Cobra adds the help command when a command runs; add it now so that the result is always the same.
 	root.InitDefaultHelpCmd()
-	var b strings.Builder
+	var b referenceWriter
 	b.WriteString(`# The command line
 
 This file is written by ` + "`outbid docs docs/reference/cli.md`" + `; a test fails when it is stale.
@@ -72,18 +88,18 @@ fails instead of using another server.
 
 `)
 	b.WriteString("Every command accepts these flags. Its `--help` shows those that it uses.\n\n")
-	writeFlags(&b, root.PersistentFlags())
+	b.writeFlags(rowsOf(root.PersistentFlags()))
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&b, "## %s\n\n", strings.TrimSuffix(group.Title, ":"))
 		for _, cmd := range root.Commands() {
 			if cmd.GroupID == group.ID && !cmd.Hidden {
-				writeCommand(&b, cmd)
+				b.writeCommand(cmd)
 			}
 		}
 	}
 	b.WriteString(`## JSON
 
-` + "`-o json`" + ` prints one object, or for listings one array; ` + "`-o jsonl`" + ` prints one object per line. The fields
+` + "`-o table`" + `, the default, prints text. ` + "`-o json`" + ` prints one object, or for listings one array; ` + "`-o jsonl`" + ` prints one object per line. The fields
 below are stable: later versions only add fields. NaN and infinities are the strings
 ` + "`\"NaN\"`, `\"Infinity\"` and `\"-Infinity\"`" + `. Times are RFC 3339 in UTC. Absent values are null.
 
@@ -108,22 +124,67 @@ below are stable: later versions only add fields. NaN and infinities are the str
 		{"A line of `sim`; docs/reference/figures.md has the definitions", measure.Result{}},
 		{"A version (`version`)", versionView{}},
 	} {
-		writeFields(&b, v.title, reflect.TypeOf(v.of))
+		b.writeFields(v.title, reflect.TypeOf(v.of))
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-func writeCommand(b *strings.Builder, cmd *cobra.Command) {
-	fmt.Fprintf(b, "### %s\n\n%s\n\n", cmd.CommandPath(), cmd.Short+".")
+// leastShared is the number of equal flags from which a command refers to an earlier one instead of repeating them.
+const leastShared = 5
+
+// referenceWriter writes the documentation of commands.
+type referenceWriter struct {
+	strings.Builder
+	written []writtenCommand
+}
+
+// writtenCommand is a command whose flags are in the reference.
+type writtenCommand struct {
+	*cobra.Command
+	rows []flagRow
+}
+
+// flagRow is a row of a table of flags.
+type flagRow struct{ name, meaning string }
+
+func (w *referenceWriter) writeCommand(cmd *cobra.Command) {
+	fmt.Fprintf(w, "### %s\n\n%s\n\n", cmd.CommandPath(), cmd.Short+".")
 	if !cmd.HasSubCommands() {
 		use := cmd.UseLine()
-		fmt.Fprintf(b, "```text\n%s\n```\n\n", use)
+		fmt.Fprintf(w, "```text\n%s\n```\n\n", use)
 	}
-	fmt.Fprintf(b, "%s\n\n```sh\n%s\n```\n\n", cmd.Long, unindent(cmd.Example))
-	writeFlags(b, cmd.LocalNonPersistentFlags())
+	fmt.Fprintf(w, "%s\n\n```sh\n%s\n```\n\n", cmd.Long, unindent(cmd.Example))
+	rows := flagRows(cmd)
+	own, shared, with := w.split(rows)
+	w.writeFlags(own)
+	if len(shared) > 0 {
+		fmt.Fprintf(w, "It also accepts these flags of [%s](#%s): %s.\n\n", with.CommandPath(), anchor(with.Command), strings.Join(shared, ", "))
+	}
+	w.written = append(w.written, writtenCommand{cmd, rows})
 	for _, sub := range cmd.Commands() {
-		writeCommand(b, sub)
+		w.writeCommand(sub)
 	}
+}
+
+// split returns a command's own flags, and the names of those that it shares with the written command with which it
+// shares most.
+func (w *referenceWriter) split(rows []flagRow) (own []flagRow, shared []string, with writtenCommand) {
+	own = rows
+	for _, c := range w.written {
+		var names []string
+		others := make([]flagRow, 0, len(rows))
+		for _, r := range rows {
+			if slices.Contains(c.rows, r) {
+				names = append(names, r.name)
+			} else {
+				others = append(others, r)
+			}
+		}
+		if len(names) >= leastShared && len(names) > len(shared) {
+			own, shared, with = others, names, c
+		}
+	}
+	return own, shared, with
 }
 
 func unindent(s string) string {
@@ -134,9 +195,14 @@ func unindent(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeFlags writes flags as a table, if there are any except --help.
-func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
-	var rows []string
+// flagRows returns the flags of a command alone.
+func flagRows(cmd *cobra.Command) []flagRow {
+	return rowsOf(cmd.LocalNonPersistentFlags())
+}
+
+// rowsOf returns the rows for flags except --help.
+func rowsOf(flags *pflag.FlagSet) []flagRow {
+	var rows []flagRow
 	kinds := map[string]string{
 		"int": "N", "int32": "N", "float": "X", "string": "TEXT", "strings": "TEXT", "stringArray": "TEXT",
 		"duration": "DURATION",
@@ -158,22 +224,35 @@ func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		default:
 			usage += " (default `" + f.DefValue + "`)"
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s |\n", name, strings.ReplaceAll(usage, "|", `\|`)))
+		if f.Usage == outputUsage {
+			usage = "see [JSON](#json)"
+		}
+		rows = append(rows, flagRow{name, strings.ReplaceAll(usage, "|", `\|`)})
 	})
-	if len(rows) > 0 {
-		b.WriteString("| flag | meaning |\n|---|---|\n" + strings.Join(rows, "") + "\n")
+	return rows
+}
+
+// writeFlags writes flags as a table, if there are any.
+func (w *referenceWriter) writeFlags(rows []flagRow) {
+	if len(rows) == 0 {
+		return
 	}
+	w.WriteString("| flag | meaning |\n|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(w, "| %s | %s |\n", r.name, r.meaning)
+	}
+	w.WriteString("\n")
 }
 
 // writeFields writes the fields of a struct from its tags.
-func writeFields(b *strings.Builder, title string, t reflect.Type) {
-	fmt.Fprintf(b, "### %s\n\n| field | meaning |\n|---|---|\n", title)
+func (w *referenceWriter) writeFields(title string, t reflect.Type) {
+	fmt.Fprintf(w, "### %s\n\n| field | meaning |\n|---|---|\n", title)
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "-" {
 			continue
 		}
-		fmt.Fprintf(b, "| `%s` | %s |\n", name, f.Tag.Get("doc"))
+		fmt.Fprintf(w, "| `%s` | %s |\n", name, f.Tag.Get("doc"))
 	}
-	b.WriteString("\n")
+	w.WriteString("\n")
 }
