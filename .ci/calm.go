@@ -97,7 +97,7 @@ func list() (map[string]*pkg, error) {
 	}
 }
 
-// startsGoroutines reports whether a package of this module, or one that it imports, starts goroutines.
+// startsGoroutines reports whether a package of this module, or an import of it, starts goroutines.
 func startsGoroutines(all map[string]*pkg, path string, known map[string]bool) (bool, error) {
 	p := all[path]
 	if p == nil || strings.HasSuffix(path, "/proto/outbid/v1") {

@@ -44,7 +44,7 @@ func TestKubernetes(t *testing.T) {
 	for _, b := range blocks {
 		switch {
 		case strings.Contains(b, "generic outbid-tokens"):
-			// The test's provider has an authority of its own, which a reader adds to this Secret too.
+			// The test's provider has a private authority, which a reader adds to this Secret too.
 			b = strings.ReplaceAll(b, "--from-file=bindings.yaml", "--from-file=bindings.yaml --from-file=idp.pem")
 		case strings.Contains(b, "helm upgrade"):
 			n.run("sed -i 's/^image: .*/image: outbid:next/' values.yaml")
@@ -115,7 +115,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// testValues differ from those of the README by what a node of two processors needs.
+// testValues are those of the README, changed for a node of two processors.
 const testValues = `image: ""
 store: {url: %q}
 server:

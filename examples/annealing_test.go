@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// build compiles the program, or skips the test where there is no C compiler.
+// build compiles the program, or skips the test without a C compiler.
 func build(t *testing.T) string {
 	t.Helper()
 	_ = os.Getenv("OUTBID_TEST_PROGRAMS") // so that go test uses no cached result of another source

@@ -1,2 +1,2 @@
-// Package examples holds the tests of the examples beside it: that the program in C keeps to the rules of a trial.
+// Package examples tests the examples in this folder: that the program in C follows the rules of a trial.
 package examples

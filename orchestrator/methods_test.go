@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// mostMethods is the maximum number of methods of a type. A type with more owns too much: give parts of it to types or
-// packages of their own.
+// mostMethods is the maximum number of methods of a type. A type with more owns too much: move parts of it to other
+// types or packages.
 const mostMethods = 40
 
 // manyMethods are the types that still have more, by package and name, with their numbers, which must not grow.

@@ -54,7 +54,7 @@ func between(t *testing.T, name, page, mark, text string) string {
 }
 
 // optionTable lists the options of every policy of a registry except those of another; policies with the same options
-// share their rows. Policies without options are listed if there is no other registry.
+// share their rows. Policies without options are listed if the other registry is empty.
 func optionTable(of, except registry.Registry) string {
 	var b strings.Builder
 	b.WriteString("| policy | option | default | meaning |\n|---|---|---|---|\n")

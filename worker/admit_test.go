@@ -71,7 +71,7 @@ func TestAReportThatCannotBeSentFailsItsTrialAlone(t *testing.T) {
 	}
 }
 
-// Text that is not UTF-8 or too long arrives nevertheless, as one line.
+// Text that is not UTF-8 or too long nevertheless arrives in one line.
 func TestTextOfATrialArrivesWhateverItIs(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

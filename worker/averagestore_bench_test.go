@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// BenchmarkAverageThroughMinio averages five checkpoints of 64 MiB, or of OUTBID_AVERAGE_MIB, as a worker does. It
+// BenchmarkAverageThroughMinio averages five checkpoints of 64 MiB, or of OUTBID_AVERAGE_MIB, like a worker. It
 // compares that with reading all five at once and then storing one: `plain`; and with `checked`, which also takes the
 // SHA-256 of all of them, as averaging does for checkpoints without another sum: `older`. If others use the cores as
 // well, the processor time of the worker and the server says more than the clock.

@@ -14,7 +14,7 @@ import (
 type Link struct {
 	NC   *nats.Conn
 	Logs *bus.Logs
-	// Who holds the credentials that sign the worker's messages. It accepts new credentials before the old ones
+	// The holder of the credentials that sign the worker's messages. It accepts new credentials before the old ones
 	// expire.
 	Who *identity.Credentials
 	// Check verifies that orders are signed by the server that the worker has joined.

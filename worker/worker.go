@@ -80,15 +80,14 @@ type Config struct {
 	// AverageRate limits how many bytes a second the computation of one average of forks may read, so that it does
 	// not slow down other work on the machine. 0 means no limit.
 	AverageRate int64
-	// CheckpointBytes limits the size of a checkpoint, as the sum of the lengths of its files. 0 means
+	// CheckpointBytes limits the size of a checkpoint, which is the sum of the lengths of its files. 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
 	// ScratchBytes limits how much disk space the files of one trial may take. DiskMargin is how much of the disk has
 	// to stay free: if less is free, the worker accepts no new trials and ends the trial with the most files on disk.
 	// 0 means DefaultScratchBytes and DefaultDiskMargin, a negative number no limit.
 	ScratchBytes, DiskMargin int64
-	// NoDiskHold turns off the throttling of trials that write so much that other trials on the node wait for the
-	// disk.
+	// NoDiskHold turns off the throttling of trials whose writes make other trials on the node wait for the disk.
 	NoDiskHold bool
 	// TrialProcesses limits the processes and threads of a trial, and TrialFiles the open files of each of its
 	// processes. 0 means confine.DefaultProcesses and confine.DefaultFiles, a negative number no limit.
@@ -133,8 +132,8 @@ const (
 	// defaultLease is used if the orders do not carry a lease.
 	defaultLease = 15 * time.Second
 
-	// DefaultDrainTimeout is DrainTimeout for a worker in a process of its own: what a pause may take, and time to store
-	// the checkpoint.
+	// DefaultDrainTimeout is DrainTimeout for a worker in a separate process: the longest pause, and time to store the
+	// checkpoint.
 	DefaultDrainTimeout = pauseGrace + 30*time.Second
 
 	defaultDrain = 30 * time.Second

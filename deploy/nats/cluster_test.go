@@ -26,8 +26,8 @@ func uncomment(text string, certs api.Certs) string {
 	return text
 }
 
-// Three servers with nats.conf and cluster.conf find each other, in the clear and by the certificate that 'outbid tls new' makes, and
-// nobody else is let in.
+// Three servers with nats.conf and cluster.conf find each other, without TLS and with the certificate of 'outbid tls
+// new', and refuse all others.
 func TestClusterConfig(t *testing.T) {
 	t.Parallel()
 	for name, secure := range map[string]bool{"on loopback": false, "beyond": true} {
@@ -131,7 +131,7 @@ func startOne(t *testing.T, dir string, auth []byte, certs api.Certs, secure boo
 	return s
 }
 
-// freePorts are ports of loopback that nobody listens on just now.
+// freePorts returns unused ports of loopback.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
@@ -146,7 +146,7 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-// waitFor looks again and again, for what has no event to wait for.
+// waitFor polls a condition that has no event.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// load reads nats.conf as the server does, with what 'outbid nats init' writes beside it.
+// load reads nats.conf as the server does, with the file that 'outbid nats init' writes next to it.
 func load(t *testing.T) (*server.Options, *identity.Keys) {
 	t.Helper()
 	text, err := os.ReadFile("nats.conf")

@@ -32,12 +32,12 @@ func search(tune string, jobs ...agent.Job) *agent.AppState {
 	return s
 }
 
-// runs returns a trial that runs at a step a second; stands returns a trial without devices.
+// runs returns a trial that runs at a step a second; waits returns a trial without devices.
 func runs(done, until, total float64) agent.Job {
 	return agent.Job{Done: done, Until: until, Total: total, Held: agent.Holding{Rate: 1}}
 }
 
-func stands(done, until, total float64) agent.Job {
+func waits(done, until, total float64) agent.Job {
 	return agent.Job{Done: done, Until: until, Total: total}
 }
 
@@ -75,9 +75,9 @@ func TestHowLongAnAppStillTakes(t *testing.T) {
 			{UntilStep: 10, Trials: 4, Steps: 40}, {UntilStep: 20, Trials: 2, Steps: 20, Bracket: 1},
 		}})
 	}
-	lost := stands(20, 0, 100)
+	lost := waits(20, 0, 100)
 	lost.Lost = agent.Holding{Type: "k80", Devices: 2, Machines: 1, Rate: 2}
-	still := stands(20, 0, 100)
+	still := waits(20, 0, 100)
 	still.Held = agent.Holding{Type: "k80", Devices: 2, Machines: 1}
 	slowly := agent.Job{Total: 10, Speeds: slow, Held: agent.Holding{Rate: .5}}
 	for name, tc := range map[string]struct {
@@ -86,12 +86,12 @@ func TestHowLongAnAppStillTakes(t *testing.T) {
 	}{
 		"a job":                                     {search("random", runs(20, 0, 100)), 80},
 		"the longest of two":                        {search("random", runs(20, 0, 100), runs(60, 0, 100)), 80},
-		"two that take turns":                       {search("random", runs(20, 0, 100), stands(60, 0, 100)), 120},
+		"two that take turns":                       {search("random", runs(20, 0, 100), waits(60, 0, 100)), 120},
 		"on a lease that is up":                     {search("random", lost), 40},
 		"on devices on which it does not get on":    {search("random", still), 4 * 80},
-		"on nothing":                                {search("random", stands(20, 0, 100)), 4 * 80},
+		"on nothing":                                {search("random", waits(20, 0, 100)), 4 * 80},
 		"beyond the target at hand, to its end":     {search("random", runs(20, 50, 100)), 80},
-		"on nothing, of the type it may have":       {only("k80", search("random", stands(20, 0, 100))), 4 * 80},
+		"on nothing, of the type it may have":       {only("k80", search("random", waits(20, 0, 100))), 4 * 80},
 		"nothing is left":                           {search("random", runs(100, 0, 100)), 1},
 		"of two models the slower is the median's":  {search("random", agent.Job{Total: 80, Held: agent.Holding{Rate: 1}}, slowly), 80},
 		"to its end as forecast":                    {search("performance_curve", predicted(60, runs(20, 0, 100))), 40},
@@ -111,11 +111,11 @@ func TestHowLongAnAppStillTakes(t *testing.T) {
 		"promotions, of the furthest":    {expecting(search("asha", runs(30, 40, 100), runs(60, 80, 100)), tuner.Outlook{Trials: 2, Steps: 125}), 40},
 		"several brackets":               {brackets(45, runs(30, 40, 100)), 70},
 		"two phases":                     {halves(60, runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0)), 20},
-		"two phases on fewer":            {halves(60, runs(0, 10, 0), runs(0, 10, 0), stands(0, 10, 0), stands(0, 10, 0)), 30},
+		"two phases on fewer":            {halves(60, runs(0, 10, 0), runs(0, 10, 0), waits(0, 10, 0), waits(0, 10, 0)), 30},
 		"some are not created yet":       {halves(60, runs(0, 10, 0), runs(0, 10, 0)), 30},
 		"half a trial is missing":        {halves(65, runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0)), 21.25},
 		"less than that is rounding":     {halves(64, runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0)), 20},
-		"some have done the phase":       {halves(60, runs(0, 10, 0), runs(0, 10, 0), stands(10, 10, 0), stands(10, 10, 0)), 20},
+		"some have done the phase":       {halves(60, runs(0, 10, 0), runs(0, 10, 0), waits(10, 10, 0), waits(10, 10, 0)), 20},
 		"the phase at hand is the least": {halves(60, runs(0, 20, 0), runs(0, 10, 0), runs(0, 10, 0), runs(0, 10, 0)), 30},
 	} {
 		tc.s.Elapsed = 7
@@ -169,7 +169,7 @@ func TestTheIdealTime(t *testing.T) {
 		"with more at once than it has":      {func(s *agent.AppState) { s.Concurrency = 20 }, 100, 10},
 		"with more that are finished":        {func(s *agent.AppState) { s.Outlook.Trials, s.Finished = 5, 9 }, 100, 10},
 	} {
-		s := expecting(search("random", stands(0, 0, 100)), tuner.Outlook{Trials: 10, Steps: 1000})
+		s := expecting(search("random", waits(0, 0, 100)), tuner.Outlook{Trials: 10, Steps: 1000})
 		tc.change(s)
 		if got := agent.Ideal(s); !near(got, tc.want) {
 			t.Errorf("%s: %g s, want %g", name, got, tc.want)
@@ -189,15 +189,15 @@ func TestTheShortestTimeToGo(t *testing.T) {
 		}
 		return s
 	}
-	four := []agent.Job{stands(0, 10, 0), stands(0, 10, 0), stands(0, 10, 0), stands(0, 10, 0)}
+	four := []agent.Job{waits(0, 10, 0), waits(0, 10, 0), waits(0, 10, 0), waits(0, 10, 0)}
 	for name, tc := range map[string]struct {
 		s    *agent.AppState
 		want float64
 	}{
-		"a job":                      {search("random", stands(20, 0, 100)), 80},
-		"ten jobs, one at hand":      {expecting(search("random", stands(0, 0, 100)), tuner.Outlook{Trials: 10, Steps: 1000}), 100},
-		"one that goes to the end":   {expecting(search("asha", stands(30, 40, 100)), tuner.Outlook{Trials: 1, Steps: 45}), 70},
-		"the same with gangs of two": {pairs(expecting(search("asha", stands(30, 40, 100)), tuner.Outlook{Trials: 1, Steps: 45})), 35},
+		"a job":                      {search("random", waits(20, 0, 100)), 80},
+		"ten jobs, one at hand":      {expecting(search("random", waits(0, 0, 100)), tuner.Outlook{Trials: 10, Steps: 1000}), 100},
+		"one that goes to the end":   {expecting(search("asha", waits(30, 40, 100)), tuner.Outlook{Trials: 1, Steps: 45}), 70},
+		"the same with gangs of two": {pairs(expecting(search("asha", waits(30, 40, 100)), tuner.Outlook{Trials: 1, Steps: 45})), 35},
 		"phases with gangs of two": {pairs(expecting(search("successive_halving", four...), tuner.Outlook{Steps: 240, Rungs: []tuner.Rung{
 			{UntilStep: 10, Trials: 4, Steps: 40}, {UntilStep: 20, Trials: 20, Steps: 200},
 		}})), 30},
@@ -216,9 +216,9 @@ func TestABidBesideWhatIsHeld(t *testing.T) {
 	model := &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: 1}, {Type: "v100", Devices: 1, Rate: 5}}}
 	// The longer trial has 100 steps left, the other 10: the longer one gets the faster device.
 	for rate, want := range map[float64]float64{1: 100. / 5, 4: 100. / 5, 20: 100. / 20} {
-		held := stands(0, 0, 100)
+		held := waits(0, 0, 100)
 		held.Speeds, held.Held.Rate = model, rate
-		wants := stands(90, 0, 100)
+		wants := waits(90, 0, 100)
 		wants.Speeds = model
 		s := search("random", held, wants)
 		s.Cluster, s.Speeds = append(s.Cluster, agent.Stock{Type: "v100", Devices: 1}), model
@@ -232,9 +232,9 @@ func TestABidBesideWhatIsHeld(t *testing.T) {
 // A sweep bids for the part of the offer that it may use, for trials that wait for devices.
 func TestWhatAnAppBidsFor(t *testing.T) {
 	t.Parallel()
-	leaving := stands(0, 0, 100)
+	leaving := waits(0, 0, 100)
 	leaving.Leaving = true
-	two := []agent.Job{stands(0, 0, 100), stands(0, 0, 100)}
+	two := []agent.Job{waits(0, 0, 100), waits(0, 0, 100)}
 	for name, tc := range map[string]struct {
 		free []int
 		jobs []agent.Job
@@ -302,7 +302,7 @@ func TestRowsCanBePlaced(t *testing.T) {
 		}
 		var jobs []agent.Job
 		for range rapid.IntRange(1, 5).Draw(t, "jobs") {
-			jobs = append(jobs, stands(0, 0, 100))
+			jobs = append(jobs, waits(0, 0, 100))
 		}
 		s := search("random", jobs...)
 		s.Cluster = []agent.Stock{{Type: "k80", Devices: 20}, {Type: "v100", Devices: 20}}

@@ -15,7 +15,7 @@ import (
 // rates of a model on types that do four, two and one steps a second.
 var rates = map[string]float64{"v100": 4, "p100": 2, "k80": 1}
 
-// forkable returns a sweep of trials with the given remaining steps, each of which may have least to most forks, on a
+// forkable returns a sweep of trials with the given remaining steps, with least to most forks each, on a
 // cluster of one device of each type.
 func forkable(least, most int, left ...float64) *agent.AppState {
 	s := &agent.AppState{

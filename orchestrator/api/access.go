@@ -14,7 +14,7 @@ const (
 	admin access = iota
 	// operate is for methods that control nodes and workers.
 	operate
-	// manageTenant is for methods that change a tenant. They check that it is the caller's.
+	// manageTenant is for methods that change a tenant. They check that it is the caller's tenant.
 	manageTenant
 	// manageTokens is for methods that change or list API tokens. They check the tenant and the role.
 	manageTokens

@@ -157,8 +157,8 @@ func lastWord(name string) string {
 	return strings.ToLower(name[strings.LastIndexByte(name, '_')+1:])
 }
 
-// objectOf returns the object of a call. Its namespace is the tenant of the sweep, or the tenant that the request names,
-// by default the caller's.
+// objectOf returns the object of a call. Its namespace is the tenant of the sweep, or the tenant that the request
+// names, or else the caller's tenant.
 func (i *interceptor) objectOf(who Principal, r rule, a *audited) *audit.ObjectRef {
 	o := &audit.ObjectRef{Resource: r.resource}
 	switch req := a.request.(type) {
@@ -230,7 +230,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// hostOf returns the host of an address, or the address if it has no port, as a list.
+// hostOf returns a list with the host of an address, or with the address if it has no port.
 func hostOf(addr string) []string {
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		addr = host

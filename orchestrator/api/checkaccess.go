@@ -98,7 +98,7 @@ func (s *accessService) isNode(name string) bool {
 	return slices.ContainsFunc(s.control.Nodes(), func(n *outbidv1.Node) bool { return n.GetInfo().GetName() == name })
 }
 
-// object returns what a request names. A name of a node is one only if there is no such sweep.
+// object returns the object that a request names. Without a resource it is the sweep of that name, or else the node.
 func (s *accessService) object(req *outbidv1.CheckAccessRequest) object {
 	o := object{tenant: req.GetTenant()}
 	isNode := req.GetResource() == "nodes"
@@ -200,7 +200,7 @@ func serviceMethods() (all []protoreflect.MethodDescriptor) {
 	return all
 }
 
-// subject returns for whom a question is: the caller, a role, or the holder of a token.
+// subject returns the subject of a question: the caller, a role, or the holder of a token.
 func (s *accessService) subject(who Principal, req *outbidv1.CheckAccessRequest) (Principal, error) {
 	as := req.GetAs()
 	if as == "" {

@@ -19,7 +19,8 @@ type Control interface {
 	CheckAgent(spec *outbidv1.SweepSpec) error
 	// Command pauses, resumes or stops a sweep.
 	Command(ctx context.Context, sweep string, cmd outbidv1.SweepCommand, actor string) error
-	// Delete removes a sweep that has ended, and returns when and who deleted it. Deleting it again is not an error. A
+	// Delete removes a sweep that has ended, and returns the time of the deletion and its caller. Deleting it again is
+	// not an error. A
 	// *state.EndingError means that the sweep's last processes are still ending.
 	Delete(ctx context.Context, sweep, actor string) (state.Deleted, error)
 	// Extend adds trials or limits, lengthens the steps or widens the space of a sweep. It returns the trials that are

@@ -203,7 +203,7 @@ func (i *interceptor) scope(ctx context.Context, req any) error {
 	return permitSweep(i.control, who, named.GetSweep())
 }
 
-// permitSweep returns an error if a sweep is another tenant's, as if it did not exist.
+// permitSweep returns an error if a sweep belongs to another tenant, as if it did not exist.
 func permitSweep(control Control, who Principal, id string) error {
 	if who.Role == RoleAdmin || who.Tenant == AnyTenant {
 		return nil
@@ -224,7 +224,7 @@ func permitSweep(control Control, who Principal, id string) error {
 }
 
 // permitTenant returns an error if the caller may not use a permission for a tenant, as if it did not exist. An empty
-// tenant means the caller's.
+// tenant means the caller's tenant.
 func permitTenant(who Principal, need access, tenant string) error {
 	switch need {
 	case readEvents:

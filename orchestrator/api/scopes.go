@@ -9,8 +9,8 @@ import (
 // scopeSet is a set of permissions, one bit each.
 type scopeSet uint32
 
-// scopeNames are the permissions that can be scopes, by their names. There is none for tokens, so a token with scopes
-// cannot create one without.
+// scopeNames are the permissions that can be scopes, by their names. The permission for tokens is not among them, so a
+// token with scopes cannot create a token without.
 func scopeNames() map[string]access {
 	return map[string]access{
 		"read": read, "content": readContent, "write": write, "tenant": manageTenant, "nodes": operate, "audit": readAudit, "ledger": readEvents,

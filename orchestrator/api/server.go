@@ -69,7 +69,7 @@ type Config struct {
 	MaxPayload func() int
 
 	// Verify checks every file that can be rebuilt from the ledger, and rebuilds damaged ones, until ctx ends. It is
-	// nil if there are no such files. GetServerInfo's checks show the results.
+	// nil if the server has no such files. GetServerInfo's checks show the results.
 	Verify func(ctx context.Context)
 
 	// pace is the pace of request bodies; bodyPace if its rate is 0.

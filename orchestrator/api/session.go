@@ -19,7 +19,7 @@ import (
 const (
 	// SessionPath is where the dashboard signs in (POST with a token) and out (DELETE).
 	SessionPath = "/ui/session"
-	// sessionIdle ends a session that nothing used for so long, sessionLife any session.
+	// sessionIdle is the time after which an unused session ends, sessionLife the time after which any session ends.
 	sessionIdle = 12 * time.Hour
 	sessionLife = 7 * 24 * time.Hour
 	// sessionRenewal is the age from which a used session gets a new cookie.
@@ -102,7 +102,8 @@ func (s *sessions) cookie(r *http.Request, value string, life time.Duration) *ht
 	}
 }
 
-// admit gives a request the Authorization of its cookie, unless it has one of its own. The scheme is taken off requests that come with it.
+// admit gives a request the Authorization of its cookie, unless the request has one itself. It removes the scheme from
+// requests that have it.
 func (s *sessions) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Get("Authorization")

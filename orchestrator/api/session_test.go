@@ -41,7 +41,7 @@ func (s *sessions) seen(c *http.Cookie, header string) (string, *http.Cookie) {
 	w := httptest.NewRecorder()
 	var got string
 	s.admit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") })).ServeHTTP(w, r)
-	for _, c := range w.Result().Cookies() { //nolint:bodyclose // a recorder's
+	for _, c := range w.Result().Cookies() { //nolint:bodyclose // of a recorder
 		return got, c
 	}
 	return got, nil
@@ -52,7 +52,7 @@ func TestASessionStandsForItsToken(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	s := testSessions(t, &now, true)
-	resp := s.begin(t, aToken) //nolint:bodyclose // a recorder's
+	resp := s.begin(t, aToken) //nolint:bodyclose // of a recorder
 	c := resp.Cookies()[0]
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(c.Name, "__Host-outbid-7700") || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode {
 		t.Fatalf("%d %+v", resp.StatusCode, c)
@@ -107,7 +107,7 @@ func TestASessionStandsForItsToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = s.begin(t, aToken).Cookies()[0] //nolint:bodyclose // a recorder's
+	c = s.begin(t, aToken).Cookies()[0] //nolint:bodyclose // of a recorder
 	s.tokens.entries.Store(gone.entries.Load())
 	s.tokens.join()
 	if got, _ := s.seen(c, ""); got != "" {
@@ -120,7 +120,7 @@ func TestSigningInNeedsAToken(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := testSessions(t, &now, false)
 	for token, want := range map[string]int{"": http.StatusUnauthorized, "outbid_unknown_0123456789": http.StatusUnauthorized, " " + aToken + "\n": http.StatusOK} {
-		resp := s.begin(t, token) //nolint:bodyclose // a recorder's
+		resp := s.begin(t, token) //nolint:bodyclose // of a recorder
 		if resp.StatusCode != want || (want == http.StatusOK) != (len(resp.Cookies()) == 1) {
 			t.Errorf("%q: %d, %v", token, resp.StatusCode, resp.Cookies())
 		}

@@ -20,8 +20,8 @@ const (
 	codesKept = 10_000
 )
 
-// NewSignInCode returns a code with which a browser signs in once, within a minute, as the holder of a token. It follows
-// from the token without asking a server, and nobody can find the token from it, so it may stand in a URL.
+// NewSignInCode returns a code that signs a browser in once, within a minute, as the holder of a token. It is computed
+// from the token without asking a server, and does not reveal the token, so a URL may contain it.
 func NewSignInCode(token string, now time.Time) string {
 	hash := sha256.Sum256([]byte(token))
 	data := make([]byte, 0, codeSize+sha256.Size)

@@ -16,7 +16,7 @@ func (s *sessions) redeem(code string) *http.Response {
 	return w.Result()
 }
 
-// A code signs in once, within a minute, as the holder of the token that it was made from.
+// A code signs in once, within a minute, as the holder of its token.
 func TestACodeSignsInOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -25,7 +25,7 @@ func TestACodeSignsInOnce(t *testing.T) {
 	if strings.Contains(code, aToken) {
 		t.Fatal("the code holds the token")
 	}
-	first := s.redeem(code) //nolint:bodyclose // a recorder's
+	first := s.redeem(code) //nolint:bodyclose // of a recorder
 	if first.StatusCode != http.StatusOK || len(first.Cookies()) != 1 {
 		t.Fatalf("the code is refused: %d", first.StatusCode)
 	}
@@ -42,12 +42,12 @@ func TestACodeSignsInOnce(t *testing.T) {
 		"cut":              NewSignInCode(aToken, now)[:20],
 		"of nothing":       "!",
 	} {
-		if got := s.redeem(refused); got.StatusCode != http.StatusUnauthorized || len(got.Cookies()) != 0 { //nolint:bodyclose // a recorder's
+		if got := s.redeem(refused); got.StatusCode != http.StatusUnauthorized || len(got.Cookies()) != 0 { //nolint:bodyclose // of a recorder
 			t.Errorf("a code that is %s: %d", name, got.StatusCode)
 		}
 	}
 	now = now.Add(3 * SignInCodeLife)
-	s.redeem(NewSignInCode(aToken, now)) //nolint:bodyclose // a recorder's
+	s.redeem(NewSignInCode(aToken, now)) //nolint:bodyclose // of a recorder
 	if len(s.used.until) != 1 {
 		t.Errorf("%d codes are remembered, of which one can still be used", len(s.used.until))
 	}

@@ -80,7 +80,7 @@ func (s *tenantService) mayManage(ctx context.Context, req *outbidv1.SetTenantRe
 	return nil
 }
 
-// withoutMembers returns a tenant's weight, quota and limits. What is not set has the value that it means.
+// withoutMembers returns a tenant's weight, quota and limits. Unset fields have their effective values.
 func withoutMembers(t *outbidv1.Tenant) *outbidv1.Tenant {
 	own := proto.CloneOf(t)
 	own.Members = nil

@@ -69,7 +69,7 @@ type trialTable struct {
 	version uint64 // of Control
 	next    <-chan struct{}
 	read    time.Time
-	changed []uint64 // the version at which each trial changed
+	changed []uint64 // the version of each trial's last change
 	configs []string
 	columns []*trialColumn
 	index   map[columnKey]*trialColumn

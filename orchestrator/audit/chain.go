@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Record is a stored event. Seq counts from 1 without gaps. PrevHash is the hash of the record before it, or "" if there
-// was none.
+// Record is a stored event. Seq counts from 1 without gaps. PrevHash is the hash of the previous record, or "" in the
+// first.
 type Record struct {
 	Hash     string `json:"-"`
 	PrevHash string `json:"prevHash"`

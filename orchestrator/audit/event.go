@@ -1,4 +1,4 @@
-// Package audit records which caller changed or administered what, and every denial, in a JetStream stream of its own. A
+// Package audit records which caller changed or administered what, and every denial, in a separate JetStream stream. A
 // record is one line of JSON with the fields of an audit.k8s.io Event. Each record has the hash of the previous one, so
 // that Verifier finds records that were changed, removed or inserted.
 package audit
@@ -65,7 +65,7 @@ const (
 	AnnotationMethod = "outbid.dev/method"
 	// AnnotationLost is the number of records that could not be stored before this record.
 	AnnotationLost = "outbid.dev/lost"
-	// AnnotationSuppressed is the number of similar denials that have no record of their own.
+	// AnnotationSuppressed is the number of similar denials without a record.
 	AnnotationSuppressed = "outbid.dev/suppressed"
 	// AnnotationRole is the role of the token that the record is about.
 	AnnotationRole = "outbid.dev/role"

@@ -123,7 +123,7 @@ type savedMessage struct {
 	Data    []byte      `json:"data"`
 }
 
-// isSaved reports whether a stream is saved as it is: the ledger has entries of its own, and output is left out.
+// isSaved reports whether a stream is saved as it is: the ledger has separate entries, and output is left out.
 func isSaved(name string) bool {
 	for _, other := range []string{ledger.DefaultStream, ledger.DefaultSnapshots, bus.LogStream(""), bus.LogIntake} {
 		if strings.HasPrefix(name, other) {

@@ -17,9 +17,9 @@ const (
 	readerIdle = 30 * time.Second
 	// forgetTimeout limits the deletion of an unused consumer.
 	forgetTimeout = 5 * time.Second
-	// tooManyConsumers is JetStream's error code for a stream that accepts no more consumers.
+	// tooManyConsumers is JetStream's error code for a stream that has its maximum of consumers.
 	tooManyConsumers jetstream.ErrorCode = 10026
-	// roomFor is how many unused consumers are deleted if a stream accepts no more.
+	// roomFor is how many unused consumers are deleted if a stream has its maximum.
 	roomFor = 64
 )
 

@@ -19,7 +19,7 @@ type input struct {
 	share       float64
 	headerBytes int64            // before the data
 	begin       map[string]int64 // of a tensor's bytes in the file
-	alike       bool             // its tensors have the order of the average's
+	alike       bool             // its tensors have the same order as in the average
 }
 
 func newInput(s Source, h *safetensors.Header, index int) *input {

@@ -160,7 +160,7 @@ func (s *Stream) offer(from, to int64, last bool) bool {
 
 // readSource reads a source's part of each piece. The last source to finish a piece computes it.
 func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
-	sum := in.Sums.Check() // checksum of what is read; nil unless that is the whole file in order
+	sum := in.Sums.Check() // checksum of the bytes read; nil unless these are the whole file in order
 	known := sum != nil
 	checked := make(chan error, 1)
 	if known && !in.alike {

@@ -67,7 +67,7 @@ It requires the role admin, or tenant-admin for the roles tenant-admin, user, vi
 	return cmd
 }
 
-// showToken prints a new token, and what it is for.
+// showToken prints a new token and its use.
 func (at *apiTokenCommands) showToken(token string, info *outbidv1.APIToken) {
 	at.printf("%s\n", token)
 	at.notef("%s of tenant %s, role %s, expires %s; it is not shown again", clean(info.GetName()), clean(info.GetTenant()), clean(info.GetRole()),

@@ -140,7 +140,8 @@ func (t target) fixUnreachable(err error) string {
 	}
 }
 
-// checkVersion compares the release of a server or worker with this binary's. Builds of one release work together.
+// checkVersion compares the release of a server or worker with that of this binary. Builds of one release work
+// together.
 func (k *clusterCommands) checkVersion(name, whose, version string) checkView {
 	if release(version) == release(k.version) {
 		return checkView{Name: name, OK: true, Detail: fmt.Sprintf("%s and this command are %s", whose, release(version))}

@@ -8,7 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// Edition is a program with this command line: its policies, and what it adds to the product.
+// Edition is a program with this command line: its policies, and its additions to the product.
 type Edition struct {
 	// Name is the name of the program.
 	Name string

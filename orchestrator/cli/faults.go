@@ -21,7 +21,7 @@ type faultView struct {
 	running bool
 }
 
-// by returns the word of a fault, with who closed the node if a person did.
+// by returns the word of a fault, with the administrator if one closed the node.
 func (o *faultView) by() string {
 	if o.Actor == "" {
 		return o.Word

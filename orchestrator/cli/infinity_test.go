@@ -92,7 +92,7 @@ func (u *upApp) boundless(t *testing.T, sweep string) {
 		t.Errorf("it ended as %s", answer.Sweep.State)
 	}
 	// If trials reach a rung one by one, the worse one may have passed it before the best one arrived. Then the best
-	// one is stopped at step 1, before the step at which it would report an infinity.
+	// one is stopped at step 1, before it reports an infinity.
 	expected := 3
 	if answer.Sweep.Best.Last.Step == "1" {
 		expected = 2

@@ -186,7 +186,7 @@ func (k *clusterCommands) awaitEmpty(ctx context.Context, c *connection, node st
 	}
 }
 
-// ending says what happens to the trials that a drain left behind.
+// ending describes the end of the trials that a drain left behind.
 func ending(left []string) string {
 	if len(left) == 0 {
 		return ""

@@ -166,8 +166,7 @@ func (w *referenceWriter) writeCommand(cmd *cobra.Command) {
 	}
 }
 
-// split returns a command's own flags, and the names of those that it shares with the written command with which it
-// shares most.
+// split returns a command's own flags, and the names of those that it shares with the written command that shares most.
 func (w *referenceWriter) split(rows []flagRow) (own []flagRow, shared []string, with writtenCommand) {
 	own = rows
 	for _, c := range w.written {

@@ -66,7 +66,7 @@ the token. --print prints the link instead of opening it, for a browser on anoth
 	return cmd
 }
 
-// dashboardLink returns the URL of the pages, or of a sweep's. With a token it ends in a code that signs in.
+// dashboardLink returns the URL of the pages, or of the page of a sweep. With a token it ends in a code that signs in.
 func (d *dashboardCommand) dashboardLink(ctx context.Context, args []string) (string, error) {
 	c, err := d.connect()
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	whatIfNice = 5
 )
 
-// whatIf simulates a server's ledger in another process, so that neither its memory nor its time are the server's.
+// whatIf simulates a server's ledger in another process, so that it takes neither memory nor time from the server.
 type whatIf struct{ policies registry.Registry }
 
 // Policies implements server.WhatIf.

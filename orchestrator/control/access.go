@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Access says which objects of the store are in use, and what a node may do with them.
+// Access reports which objects of the store are in use, and which of them a node may read or write.
 type Access struct {
 	views *views
 	// limits of a tenant, or nil if nothing is limited.

@@ -38,7 +38,7 @@ type Difference struct {
 	Seq   uint64
 	At    time.Time
 	Round uint64
-	// Then and Now are the decisions as text; an empty text means that there was no decision.
+	// Then and Now are the decisions as text; an empty text stands for no decision.
 	Then, Now string
 }
 

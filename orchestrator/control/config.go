@@ -36,7 +36,7 @@ type Config struct {
 	// Observe is called with the durations of each step's decisions and append, and its number of reports. It may be
 	// nil.
 	Observe func(Observation)
-	// Changed, if not nil, is called with what a step changed, after its events are in the ledger. The changes are valid
+	// Changed, if not nil, is called with a step's changes once its events are in the ledger. The changes are valid
 	// during the call.
 	Changed func(now time.Time, changes []state.Change, o Observation)
 	// AppendPatience is how long one append is retried before the loop ends; 0 means a minute. After a full disk,

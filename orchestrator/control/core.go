@@ -79,8 +79,8 @@ type Settings struct {
 // Agents bid for the sweeps that chose one of them.
 type Agents = rounds.Agents
 
-// Core decides. It is not safe for concurrent use. The packages below this one each own a part of what it knows; the
-// engine carries events between them.
+// Core decides. It is not safe for concurrent use. The packages below this one each own a part of its state; the engine
+// carries events between them.
 type Core struct {
 	set     Settings
 	engine  *engine
@@ -211,7 +211,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	return c.outcome(), c.engine.err
 }
 
-// outcome completes the outcome of the step with what the parts of the core ask the caller to do.
+// outcome completes the outcome of the step with the requests of the core's parts to the caller.
 func (c *Core) outcome() Outcome {
 	out := &c.engine.out
 	out.Orders = c.nodes.Orders()

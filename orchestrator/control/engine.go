@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// engine folds events and carries them to the parts of the core, each of which sees it through an interface of its own.
-// It holds what they share: the state, the time, the outcome of the current step, and which sweeps are to be advanced.
+// engine folds events and carries them to the parts of the core, which see it through an interface each. It holds the
+// data that they share: the state, the time, the outcome of the current step, and which sweeps are to be advanced.
 type engine struct {
 	st *state.State
 	// now is the time of the current step.
@@ -62,8 +62,8 @@ func (e *engine) Emit(event *outbidv1.Event) {
 	e.Enqueue(answer)
 }
 
-// Enqueue adds a tuner's answer to the queue, and drains the queue unless a caller is doing so already. What follows
-// from an answer is never news to a tuner, so the queue rarely holds more than one.
+// Enqueue adds a tuner's answer to the queue, and drains the queue unless a caller is doing so already. A tuner is not
+// notified of the effects of an answer, so the queue rarely holds more than one.
 func (e *engine) Enqueue(a tuning.Answer) {
 	if a.Empty() {
 		return

@@ -342,7 +342,7 @@ func TestNodesThatARoundLosesCountOnce(t *testing.T) {
 	}
 }
 
-// endsSlot ends a fork slot: both nodes are seen once more, and their forks end.
+// endsSlot ends a fork slot: both nodes send another uplink, and their forks end.
 func (c *forkedCluster) endsSlot() {
 	c.t.Helper()
 	c.now = c.now.Add(slot)

@@ -45,7 +45,7 @@ func (p forking) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// forkedCluster is a core with two nodes, both of which train the only trial.
+// forkedCluster is a core with two nodes that train the only trial.
 type forkedCluster struct {
 	t     *testing.T
 	core  *control.Core

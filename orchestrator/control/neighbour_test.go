@@ -13,8 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A server accepts workers of its own major version, with fields and messages that it does not know, and refuses
-// workers of others.
+// A server accepts workers of the same major version, with unknown fields and messages, and refuses others.
 func TestNeighbouringVersions(t *testing.T) {
 	t.Parallel()
 	for worker, want := range map[string]string{

@@ -81,7 +81,7 @@ func TestEvictionEndsTrialsThatDoNotSave(t *testing.T) {
 	}
 }
 
-// What an administrator opens starts afresh, but what its worker reports remains.
+// A node that an administrator opens starts without faults, except those that its worker reports.
 func TestOpeningANodeForgetsItsFailures(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 9})))

@@ -366,7 +366,8 @@ func TestListsReuseUnchangedResults(t *testing.T) {
 	}
 }
 
-// BenchmarkListSweeps lists 1,000 sweeps of 100 trials each that have ended, and one that changes between two lists.
+// BenchmarkListSweeps lists 1,000 sweeps of 100 trials each that have ended, and another that changes between two
+// lists.
 func BenchmarkListSweeps(b *testing.B) {
 	f := &fair{}
 	s := finished(b, 1000, 100, control.Config{Fairness: f.of})

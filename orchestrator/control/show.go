@@ -54,7 +54,7 @@ func (r *Reads) TraceOf(id string) string {
 	return ""
 }
 
-// SweepBytes returns the size of a sweep's checkpoints and reports, or 0 if there is no such sweep.
+// SweepBytes returns the size of a sweep's checkpoints and reports, or 0 if the sweep does not exist.
 func (r *Reads) SweepBytes(id string) int64 {
 	s, err := r.views.load().Sweep(id)
 	if err != nil {

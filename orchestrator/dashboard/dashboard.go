@@ -22,7 +22,7 @@ var embedded embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"font-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// Handler serves the pages below Path. Every path without a file is a page's, which index.html shows.
+// Handler serves the pages below Path. Every path without a file is the path of a page, which index.html shows.
 func Handler() http.Handler {
 	files, err := fs.Sub(embedded, "dist")
 	if err != nil {
@@ -78,7 +78,8 @@ func ForBrowsers(next http.Handler) http.Handler {
 	})
 }
 
-// index returns index.html for a page so many folders below Path. Its URLs are relative, so that the pages work behind a path prefix.
+// index returns index.html for a page the given number of folders below Path. Its URLs are relative, so that the pages
+// work behind a path prefix.
 func index(files fs.FS, depth int) ([]byte, error) {
 	data, err := fs.ReadFile(files, "index.html")
 	if err != nil {

@@ -96,7 +96,7 @@ func TestThePagesAreBuiltFromTheirSources(t *testing.T) {
 	}
 }
 
-// What a browser loads at first stays small.
+// The files that a browser loads first stay small.
 func TestThePagesAreSmall(t *testing.T) {
 	t.Parallel()
 	var sum int

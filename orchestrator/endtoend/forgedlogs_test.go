@@ -61,7 +61,7 @@ while ! test -e "$GO"; do sleep .1; done`}, Env: map[string]string{"GO": file}, 
 }
 
 // TestAWorkerPrintsOnlyForItsOwnTrials checks that the holder of a worker's key cannot add output to other workers'
-// trials, although NATS permits any message under its own name. Output of its own trials is stored, even if it arrives
+// trials, although NATS permits any message under its name. Output of the worker's trials is stored, even if it arrives
 // late.
 func TestAWorkerPrintsOnlyForItsOwnTrials(t *testing.T) {
 	t.Parallel()

@@ -211,7 +211,7 @@ func (p *proc) watch(args []string) {
 	t.Cleanup(func() {
 		select {
 		case <-p.ended:
-			if t.Failed() && !p.killed.Load() { // what killed it may be none of its own doing
+			if t.Failed() && !p.killed.Load() { // the cause of its death may lie elsewhere
 				t.Logf("outbid %s ended before the test did: %v", strings.Join(args, " "), p.cmd.ProcessState)
 			}
 		default:

@@ -169,7 +169,7 @@ func smallPopulation() *outbidv1.Tuner {
 	}}}
 }
 
-// versions returns the versions of the server and its nodes, as the API gives them.
+// versions returns the versions of the server and its nodes from the API.
 func (c *cluster) versions(t *testing.T) map[string]string {
 	t.Helper()
 	info, err := c.GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})

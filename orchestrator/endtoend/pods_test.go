@@ -63,7 +63,7 @@ func (c *podCluster) awaitUp(node, before string) (boot string) {
 	return boot
 }
 
-// A pod joins with its token, and again after it was killed, deleted and created anew. Others cannot take its name.
+// A pod joins with its token, and again after it was killed, deleted and created again. Others cannot take its name.
 func TestPodsJoinAndComeBack(t *testing.T) {
 	t.Parallel()
 	c := newPodCluster(t)

@@ -1,5 +1,5 @@
-// Package explain says in three sentences why a sweep or a trial has its state, why it lost devices, and what another
-// policy or weight would have done. It only computes: package evidence reads the facts from a server.
+// Package explain explains in three sentences why a sweep or a trial has its state, why it lost devices, and how it
+// would fare under another policy or weight. It only computes: package evidence reads the facts from a server.
 package explain
 
 import (
@@ -79,7 +79,7 @@ type Explanation struct {
 	State string
 	// Lost says why it lost devices, or that it did not.
 	Lost string
-	// Otherwise says what another policy or weight would have done.
+	// Otherwise describes the outcome under another policy or weight.
 	Otherwise string
 }
 

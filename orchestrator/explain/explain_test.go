@@ -14,7 +14,7 @@ func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 func before(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon().Add(-d)) }
 
-// facts returns a running sweep b-1 with tuner asha, two queued trials and a running one, beside the sweep a-1, which
+// facts returns a running sweep b-1 with tuner asha, two queued trials and a running one, and the sweep a-1, which
 // holds three of four devices.
 func facts(change func(f *Facts)) *Facts {
 	device := func(i int32) *outbidv1.Device { return &outbidv1.Device{Index: i, Type: "cpu"} }

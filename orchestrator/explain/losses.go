@@ -35,7 +35,7 @@ func NewestLoss(f *Facts) uint64 {
 	return 0
 }
 
-// newestLoss returns the newest loss of devices, or nil if there is none.
+// newestLoss returns the newest loss of devices, or nil.
 func (f *Facts) newestLoss() *loss {
 	var found *loss
 	for _, r := range f.Rounds {
@@ -218,8 +218,8 @@ func bidder(r *outbidv1.Round, sweep string) *outbidv1.Bidder {
 	return nil
 }
 
-// newestAuction returns the newest auction that another sweep won, with the winner whose rho was worst. Both are nil if
-// there was none.
+// newestAuction returns the newest auction that another sweep won, with the winner whose rho was worst. Both are nil
+// without such an auction.
 func (f *Facts) newestAuction() (round *outbidv1.Round, winner *outbidv1.Bidder) {
 	for _, r := range f.Rounds {
 		for _, b := range r.GetAuction().GetBidders() {

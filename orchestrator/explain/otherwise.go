@@ -48,7 +48,7 @@ func (f *Facts) isShared(r *outbidv1.Round) bool {
 		slices.ContainsFunc(r.GetAuction().GetBidders(), func(b *outbidv1.Bidder) bool { return b.GetSweep() != f.Sweep.GetId() })
 }
 
-// advice says what would change the state instead.
+// advice names an action that would change the state instead.
 func (f *Facts) advice(cause Cause) string {
 	id := f.Sweep.GetId()
 	switch cause {
@@ -85,7 +85,7 @@ func (f *Facts) advice(cause Cause) string {
 	}
 }
 
-// simulated returns what simulations of the ledger say, or "" if there are none with and without a change.
+// simulated describes the simulations of the ledger, or returns "" unless some have a change and some have not.
 func (f *Facts) simulated() string {
 	i := slices.IndexFunc(f.Outcomes, func(o Outcome) bool { return o.Policy == f.Policy && o.Factor == 1 })
 	if i < 0 || len(f.Outcomes) < 2 {

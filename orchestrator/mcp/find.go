@@ -19,7 +19,7 @@ const (
 	apiPage = 100
 	// maxScanned is the maximum number of sweeps or trials that one call reads.
 	maxScanned = 5000
-	// maxAnswer is the size in bytes at which a list is cut.
+	// maxAnswer is the largest size of a list in bytes. A longer list is cut.
 	maxAnswer = 40_000
 )
 

@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Path is the path at which HTTP clients find the server.
+// Path is the path of the server for HTTP clients.
 const Path = "/mcp"
 
 const (

@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// overHTTP serves the fake over HTTP. It accepts the token "good" and notes every token with which a connection is made.
+// overHTTP serves the fake over HTTP. It accepts the token "good" and notes the token of every connection.
 func (f *fakeAPI) overHTTP(t *testing.T, open bool) (url string, tokens func() []string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -99,7 +99,7 @@ func (in input) want() string {
 
 func plainNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// readArguments checks a call's arguments and decodes them. An error names the argument, its value and what is allowed.
+// readArguments checks a call's arguments and decodes them. An error names the argument, its value and the valid ones.
 func readArguments(tool string, inputs []input, arguments json.RawMessage, into any) error {
 	given := map[string]json.RawMessage{}
 	if len(bytes.TrimSpace(arguments)) > 0 {

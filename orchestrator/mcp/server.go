@@ -1,4 +1,4 @@
-// Package mcp serves the Model Context Protocol, with which coding assistants start sweeps and read their results. Its
+// Package mcp serves the Model Context Protocol. Coding assistants use it to start sweeps and read their results. Its
 // tools are clients of Outbid's API and have the permissions of the caller's token.
 package mcp
 
@@ -59,7 +59,7 @@ type Config struct {
 	// Logger receives faults of this program. It may be nil.
 	Logger *slog.Logger
 
-	// poll is the interval at which wait_for_sweep reads the sweep; callTimeout limits other calls. Tests change them.
+	// poll is the interval between reads of wait_for_sweep; callTimeout limits other calls. Tests change them.
 	poll, callTimeout time.Duration
 }
 
@@ -70,7 +70,7 @@ type Server struct {
 }
 
 const (
-	// defaultPoll is the interval at which wait_for_sweep reads the sweep.
+	// defaultPoll is the interval between reads of wait_for_sweep.
 	defaultPoll = time.Second
 	// defaultCallTimeout limits calls of tools that do not wait.
 	defaultCallTimeout = time.Minute

@@ -138,12 +138,12 @@ func sweepState(s *outbidv1.Sweep) string {
 	return strings.ToLower(strings.TrimPrefix(s.GetState().String(), "SWEEP_STATE_"))
 }
 
-// sweepStates are the states by which sweeps can be selected.
+// sweepStates are the valid states in a selection of sweeps.
 func sweepStates() []string {
 	return []string{"running", "paused", "stopping", "done", "stopped", "failed"}
 }
 
-// trialStates are the states by which trials can be selected.
+// trialStates are the valid states in a selection of trials.
 func trialStates() []string {
 	return []string{"queued", "running", "paused", "completed", "pruned", "stopped", "failed"}
 }

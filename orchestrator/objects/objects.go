@@ -38,7 +38,7 @@ type Info struct {
 }
 
 var (
-	// ErrNotFound means that there is no object with that key.
+	// ErrNotFound means that no object has that key.
 	ErrNotFound = errors.New("object not found")
 	// ErrFull means that the store is full; a retry can succeed after space is freed.
 	ErrFull = errors.New("object store is full")

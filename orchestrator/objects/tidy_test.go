@@ -29,7 +29,8 @@ func begun(t *testing.T, store objects.Store, key string) {
 	}
 }
 
-// TestUploadsThatNeverEndedAreGivenUp checks that only the remains of old unfinished uploads are removed.
+// TestUploadsThatNeverEndedAreGivenUp checks that the remains of unfinished uploads are removed if they are old, and no
+// others.
 func TestUploadsThatNeverEndedAreGivenUp(t *testing.T) {
 	t.Parallel()
 	store := open(t, objectstest.URLs(objectstest.StartVersity(t).Endpoint)())

@@ -199,7 +199,7 @@ func TestAStartCanBeCancelled(t *testing.T) {
 	}
 }
 
-// freeze stops a program's process, as a debugger or a lack of memory does.
+// freeze stops a program's process, like a debugger or a lack of memory.
 func freeze(t *testing.T, p *Program) {
 	t.Helper()
 	pid, err := strconv.Atoi(p.client.ID())

@@ -21,10 +21,10 @@ const DefaultAudience = "outbid"
 type Source struct {
 	// Issuer is the claim iss of tokens; by default that of this pod's own token.
 	Issuer string
-	// Keys is a file or URL of a JSON Web Key Set, or a file of PEM public keys. By default the API server of the
-	// cluster that this process runs in is asked, as this pod's ServiceAccount.
+	// Keys is a file or URL of a JSON Web Key Set, or a file of PEM public keys. By default the keys come from the API
+	// server of this process's cluster, which accepts this pod's ServiceAccount.
 	Keys string
-	// CAFile has the authorities for an https URL in Keys; "" means the system's.
+	// CAFile has the authorities for an https URL in Keys; "" means those of the system.
 	CAFile string
 	// Audience is the audience of tokens; by default DefaultAudience.
 	Audience string
@@ -32,7 +32,7 @@ type Source struct {
 	Accounts []string
 }
 
-// ownDir has the files by which a pod reaches its API server.
+// ownDir has the files that a pod needs to reach its API server.
 const ownDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // Open returns the Admission for a source. It reads files, and sends no request.

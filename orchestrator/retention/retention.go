@@ -42,7 +42,7 @@ type Sweeps interface {
 // Config configures a Keeper.
 type Config struct {
 	Sweeps Sweeps
-	// Limits returns the limits of a tenant. Its RetainSweeps is limits.Unlimited to keep sweeps for ever.
+	// Limits returns the limits of a tenant. Its RetainSweeps is limits.Unlimited if sweeps never expire.
 	Limits func(tenant string) limits.Tenant
 	Now    func() time.Time
 	// Deleted is called after each deletion; it may be nil.

@@ -55,7 +55,7 @@ func (f *fakeSweeps) add(id, tenant string, hours int, soups ...*outbidv1.Soup) 
 
 func now() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// newKeeper keeps the sweeps of each tenant for a day, and those of speech for ever.
+// newKeeper keeps the sweeps of each tenant for a day, and those of speech without end.
 func newKeeper(f *fakeSweeps, deleted func(*outbidv1.Expired, string)) *retention.Keeper {
 	return retention.New(retention.Config{
 		Sweeps: f, Now: now, Logger: slog.New(slog.DiscardHandler), Deleted: deleted,

@@ -151,7 +151,7 @@ func TestAnAPITokenExpires(t *testing.T) {
 	}
 }
 
-// TestWhoMayCreateAPITokens checks that nobody can give more than they have.
+// TestWhoMayCreateAPITokens checks that a caller cannot give permissions that it does not have.
 func TestWhoMayCreateAPITokens(t *testing.T) {
 	t.Parallel()
 	_, by := withTokens(t)

@@ -31,13 +31,13 @@ type BackupConfig struct {
 	Progress func(seq uint64)
 }
 
-// store opens the store, or returns nil if there is none.
+// store opens the store, or returns nil if it does not exist.
 func (c *BackupConfig) store(ctx context.Context) (objects.Store, error) {
 	where := c.Store
 	if where == "" {
 		where = filepath.Join(c.Data, "store")
 		if _, err := os.Stat(where); err != nil {
-			return nil, nil //nolint:nilnil,nilerr // there is no store
+			return nil, nil //nolint:nilnil,nilerr // the store does not exist
 		}
 	}
 	store, err := objects.Open(ctx, where)

@@ -47,7 +47,7 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 	defer l.Close()
 	counted := &countedReads{Ledger: record}
 	l.use(t.Context(), counted)
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second pass has nothing to do
 		if err := l.complete(t.Context(), counted, []string{"s-1"}, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}

@@ -28,9 +28,9 @@ type Problem struct {
 	Where string
 	// Name is the setting, with its section of the file.
 	Name string
-	// Value is the value, or "" if there is none.
+	// Value is the value, or "".
 	Value string
-	// Want says what would be right.
+	// Want describes valid values.
 	Want string
 }
 

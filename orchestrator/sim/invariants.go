@@ -174,7 +174,7 @@ func (v *invariants) checkHolds(key trialKey, lease uint64, what string) error {
 	return nil
 }
 
-// standing returns the position of a lease among those that its trial holds.
+// standing returns the position of a lease among the leases of its trial.
 func (v *invariants) standing(key trialKey, lease uint64) standing {
 	return standing{lease, v.holds[key][0] == lease, v.leases[lease].revoked}
 }

@@ -41,7 +41,7 @@ func TestPublishedIsTheState(t *testing.T) {
 func publishAgain(ctx context.Context, kept *ledger.Memory) error {
 	st := state.New()
 	now := st.Publish()
-	// held are some published states, with what they contained then.
+	// held are some published states, with their contents at that time.
 	type shown struct {
 		published *state.Published
 		text      []proto.Message

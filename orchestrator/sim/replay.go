@@ -256,7 +256,7 @@ func (h *historian) trial(at time.Duration, c *state.Change) {
 	}
 	lease := c.Lease
 	if lease == nil {
-		lease = t.Lead() // checkpoints of old ledgers do not name a lease
+		lease = t.Lead() // in old ledgers checkpoints do not name a lease
 	}
 	if step, said := c.Step(); said && lease != nil {
 		own := step

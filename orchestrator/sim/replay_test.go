@@ -28,7 +28,7 @@ func kept(t *testing.T, policyName string, set sim.Setup) (*ledger.Memory, sim.R
 	return m.Another(), r
 }
 
-// A recording that is simulated under its own policy gives the same results, except for what is not in a ledger.
+// A recording that is simulated under its own policy gives the same results, except for values that a ledger lacks.
 func TestThePastRunsAgain(t *testing.T) {
 	t.Parallel()
 	nodes := nodesOf(t, "fast:2/2,slow:2/1")

@@ -36,7 +36,7 @@ type stepChecker struct {
 	exact map[string]float64
 }
 
-// standing is the position of a lease among those that its trial holds.
+// standing is the position of a lease among the leases of its trial.
 type standing struct {
 	lease uint64
 	// leads is set for the oldest lease, ends for one that was revoked.

@@ -55,7 +55,7 @@ func (t *Trial) SavedBy(l *Lease) *outbidv1.Checkpoint {
 	return nil
 }
 
-// place returns the index at which a new checkpoint of the trial is inserted. The checkpoint of the best step may be
+// place returns the index for a new checkpoint of the trial. The checkpoint of the best step may be
 // written after later ones. The trial continues from the last readable checkpoint, which belongs to the leading fork.
 // Checkpoints of other forks come before it. So does the last checkpoint of a fork that leads only because the
 // previous leading fork, which got further, ended first.

@@ -109,7 +109,7 @@ func (n *Node) AfterStart(sweep string) *outbidv1.NodeFault {
 	return n.find(&outbidv1.NodeFault{Sweep: sweep, AfterStart: true})
 }
 
-// Manual returns the fault with which an administrator keeps new trials off a node, or nil.
+// Manual returns the fault that an administrator set to keep new trials off a node, or nil.
 func (n *Node) Manual() *outbidv1.NodeFault { return n.find(&outbidv1.NodeFault{Manual: true}) }
 
 func (n *Node) find(k faultKey) *outbidv1.NodeFault {
@@ -131,8 +131,8 @@ func (n *Node) KeepsOff(at time.Time) *outbidv1.NodeFault {
 	return nil
 }
 
-// FaultActive reports whether trials avoid a node because of a fault at a time. A cordoned node, or one that
-// an administrator closed, is opened by an event.
+// FaultActive reports whether trials avoid a node because of a fault at a time. A node that is cordoned or closed by an
+// administrator is opened by an event.
 func FaultActive(o *outbidv1.NodeFault, at time.Time) bool {
 	return o != nil && (o.GetUnfit() || o.GetCordoned() || o.GetManual() || at.Before(from(o.GetUntil())))
 }

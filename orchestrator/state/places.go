@@ -5,8 +5,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Place is the part of a lease on one node. Events and records contain it as a LeasePlace, and policies, which refer
-// to nodes by index, as a cluster.Place. This file converts between them.
+// Place is the part of a lease on one node. Events and records contain it as a LeasePlace. Policies refer to nodes by
+// index, so they use a cluster.Place. This file converts between them.
 type Place struct {
 	Node string
 	// Devices by index on the node.

@@ -179,7 +179,7 @@ type Trial struct {
 	// the first.
 	Metric, Best float64
 	BestStep     int64
-	// MetricStep is the highest step at which the metric was reported. A restarted fork repeats reports up to it.
+	// MetricStep is the highest step with a reported metric. A restarted fork repeats reports up to it.
 	MetricStep int64
 	Created    time.Time
 	Queued     time.Time

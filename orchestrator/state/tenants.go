@@ -21,7 +21,7 @@ const DefaultTenant = "default"
 // TenantOf returns the tenant that owns a sweep.
 func TenantOf(spec *outbidv1.SweepSpec) string { return cmp.Or(spec.GetTenant(), DefaultTenant) }
 
-// tenancy holds the settings of tenants, and what their leases have cost. The maps are replaced and never changed,
+// tenancy holds the settings of tenants, and the costs of their leases. The maps are replaced and never changed,
 // because readers have them.
 type tenancy struct {
 	// added tenants by name, or nil.

@@ -41,7 +41,7 @@ type Job struct {
 	Model string
 	// Weight is its share relative to others; 1 is usual.
 	Weight float64
-	// SLO is the time until it should end, as a multiple of its run time alone; 0 for none.
+	// SLO is the time until it should end, divided by its run time alone; 0 for none.
 	SLO float64
 	// Status is the final state of the original run, in the source's words.
 	Status string

@@ -133,7 +133,7 @@ func (stuck) Shutdown(context.Context) error { return nil }
 func TestASlowCollectorIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	tracer := newTracer(sdk.NewBatchSpanProcessor(stuck{}, sdk.WithMaxQueueSize(2), sdk.WithMaxExportBatchSize(1)), resource.Empty(), slog.New(slog.DiscardHandler))
-	for i := range uint64(10_000) { // would wait for ever
+	for i := range uint64(10_000) { // would wait without end
 		tracer.Record(Span{Self: parent(t).Lease(i), Parent: parent(t), Name: "lease"})
 	}
 	if err := tracer.Close(); err != nil {

@@ -1,5 +1,5 @@
 // Package tuner is the contract of tuners, which decide which configurations a sweep trains and for how long. Package
-// registry lists the built-in ones, each of which has a folder of its own.
+// registry lists the built-in ones, which have a folder each.
 //
 // A Tuner is a deterministic state machine: it takes events and returns actions. It has no clock and does no I/O, and
 // its random generator is part of its snapshot. The same events therefore give the same actions in production, in the

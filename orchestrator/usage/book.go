@@ -34,7 +34,7 @@ type Config struct {
 type Book struct {
 	Config
 
-	// turn is held by whoever uses the index, also while it reads the ledger, which may take long.
+	// turn is held by the user of the index, also while it reads the ledger, which may take long.
 	turn chan struct{}
 	// stopping is closed when Follow ends.
 	stopping chan struct{}

@@ -40,7 +40,7 @@ func removeOrphans(own []string, log *slog.Logger) {
 			removed = append(removed, path)
 		case treeName.FindStringSubmatch(filepath.Base(path))[3] == "":
 			trials = append(trials, path)
-		} // in other groups are no trials: once those are ended, they are empty
+		} // other groups have no trials: once the processes are ended, they are empty
 	}
 	thawAll(trials)
 	for _, path := range trials {

@@ -47,7 +47,7 @@ func TestAMachineThatIsNot(t *testing.T) {
 	}
 }
 
-// A full and a read-only disk, as the kernel presents them.
+// A full and a read-only disk of the kernel.
 func TestDisks(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

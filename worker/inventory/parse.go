@@ -30,7 +30,7 @@ var typePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 //	TYPE:COUNT     declared devices, which need not exist; cpu:4 are four CPU slots
 //	TYPE:COUNT@S   the same, slowed down to S of full speed (0 < S <= 1), for tests and demonstrations
 //
-// The error names the part that is wrong and what would be right.
+// The error names the wrong part and valid values.
 func Parse(spec string) ([]Item, error) {
 	if strings.TrimSpace(spec) == "" {
 		spec = "auto"

@@ -52,8 +52,8 @@ func (c *pack) open(ctx context.Context) (*os.File, fs.FileInfo, error) {
 	}
 }
 
-// lines returns the size of the report file. It reports whether the lines so far tell the step of the opened checkpoint: its path
-// still leads to it, and it is no newer than the last line.
+// lines returns the size of the report file. It reports whether the lines so far tell the step of the opened
+// checkpoint: its path still leads to it, and the last line is not older.
 func (c *pack) lines(opened fs.FileInfo) (size int64, settled bool) {
 	reports, err := c.reports.Stat()
 	if err != nil {

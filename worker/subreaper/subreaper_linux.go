@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// name is the name (argv[0]) by which Main recognises a subreaper.
+// name is the name (argv[0]) of a subreaper, which Main recognises.
 const name = "outbid-subreaper"
 
 // ready is set once Main was called, so that this program can be started again as a subreaper.

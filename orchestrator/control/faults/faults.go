@@ -24,7 +24,7 @@ type Core interface {
 	Emit(e *outbidv1.Event)
 }
 
-// Faults attributes failures to nodes. What it decides is in the state; it owns only what a restart may forget.
+// Faults attributes failures to nodes. Its decisions are in the state; it owns only data that a restart may forget.
 type Faults struct {
 	core Core
 	st   *state.State

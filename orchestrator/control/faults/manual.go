@@ -23,8 +23,8 @@ func (fs *Faults) Close(n *state.Node, reason, actor string, drained bool) {
 	fs.emitFault(n, fault)
 }
 
-// Open lets trials onto a node again, which starts afresh: what counted against it before is forgotten too, as the
-// administrator has seen to it. What its worker reports remains.
+// Open lets trials onto a node again, and forgets its earlier failures too, because the administrator has repaired it.
+// Faults that its worker reports remain.
 func (fs *Faults) Open(n *state.Node, reason, actor string) {
 	if reason == "" {
 		reason = "an administrator opened it"

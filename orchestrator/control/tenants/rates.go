@@ -19,7 +19,7 @@ type reportMeter struct {
 	at         time.Time
 	// looked is when the limit was looked up.
 	looked time.Time
-	// minute is the number of bytes reported in the last minute, as an exponential moving average.
+	// minute is an exponential moving average of the bytes reported in a minute.
 	minute float64
 }
 

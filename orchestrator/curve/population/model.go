@@ -14,7 +14,7 @@ const (
 	maxMeasured = 96
 	// surelyEnded is the variance with of a completed curve as a measurement of the end of its configuration.
 	surelyEnded = 0.05
-	// ambition is the lowest bar that training should get above, as a normal score: the best 1.4 % of all
+	// ambition is the lowest bar that training should get above. It is a normal score: that of the best 1.4 % of all
 	// configurations. With a lower bar, such as that of the first curves that end, the first good curve would be
 	// trained to its end before others were tried.
 	ambition = 2.2
@@ -152,7 +152,7 @@ type Outlook struct {
 	// Chance is the probability of ending better than all curves that ended, for a normal variable with the end's mean
 	// and variance under each correlation model; 1 before any curve ended.
 	Chance float64
-	// Mean and Spread describe the place of its end among all configurations, as a normal score.
+	// Mean and Spread describe the normal score of its end among all configurations.
 	Mean, Spread float64
 }
 
@@ -166,7 +166,7 @@ func (m *Model) Of(curve int) Outlook {
 // than others, the ranks of all later curves shift accordingly.
 func (m *Model) Fresh() Outlook { return m.outlook(0, -1, 0) }
 
-// Chances returns the probabilities that a curve and one that has not begun end better than all curves that ended.
+// Chances returns the probabilities that a curve and a new curve end better than all curves that ended.
 func (m *Model) Chances(curve int) (own, fresh float64) {
 	return m.chance(m.under(curve)), m.chance(m.after(-1, 0))
 }

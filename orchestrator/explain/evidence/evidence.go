@@ -99,7 +99,7 @@ func readRounds(ctx context.Context, api API, f *explain.Facts) error {
 	return nil
 }
 
-// readTrials reads a failed trial of a failed sweep, and what a pruned trial is compared with.
+// readTrials reads a failed trial of a failed sweep, and the metrics with which a pruned trial is compared.
 func readTrials(ctx context.Context, api API, f *explain.Facts) (err error) {
 	switch {
 	case f.Trial.GetState() == outbidv1.TrialState_TRIAL_STATE_STOPPED:
@@ -117,7 +117,7 @@ func readTrials(ctx context.Context, api API, f *explain.Facts) (err error) {
 	return err
 }
 
-// valuesAt returns the metric of each trial that came to a step, as it was there. It returns nil if there are too many
+// valuesAt returns the metric at a step of each trial that reached it. It returns nil if there are too many
 // reports.
 func valuesAt(ctx context.Context, api API, s *outbidv1.Sweep, step int64) (map[int32]float64, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends a stream that is not read to its end

@@ -65,7 +65,7 @@ func (s *simFlags) add(cmd *cobra.Command, o *experiment.Options) {
 		"run by the rules of its simulator")
 	f.Var(&forkCosts{&o.ForkCosts}, "fork-costs", "durations for a fork to save, for an average, and for each fork that it averages: `SAVE,AVERAGE,EACH`")
 	f.Float64SliceVar(&o.Slowdown, "slowdown", nil, "slowdown of jobs by `SPREAD`: slot,machine,rack,cluster, such as "+
-		"1,1,1.1,1.3 (default: the workload's; with --throughputs none)")
+		"1,1,1.1,1.3 (default: that of the workload; with --throughputs none)")
 	f.StringVar(&o.Workload.JobTable, "job-table", "", "`FILE` of Alibaba's pai_job_table that belongs to a pai_task_table")
 	f.StringVar(&s.plots, "plots", "", "draw figures into this `DIR`")
 	f.BoolVar(&s.alone, "alone", false, "also simulate every app alone on its share of the cluster, and compare")

@@ -52,7 +52,7 @@ func twoGangs(t *testing.T, cluster string) measure.Result {
 func TestAnAppIsComparedWithItselfAloneOnItsShare(t *testing.T) {
 	t.Parallel()
 	for cluster, want := range map[string]struct{ worst, mean float64 }{
-		// Half of eight devices is a gang: alone each takes 100 s, as it did.
+		// Half of eight devices is a gang: alone each takes 100 s, like together.
 		"gpu:8/4": {1, 1},
 		// Half of four is half a gang. A gang for half the time is 200 s, and the first took 100 s. The second took 200
 		// s with 1.5 apps on average; a gang for two thirds of the time is 150 s.

@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 )
 
-// Options are the options of an experiment with what the lab adds. The cluster may be one of a paper.
+// Options are the options of an experiment and those that the lab adds. The cluster may be one of a paper.
 type Options struct {
 	experiment.Options
 

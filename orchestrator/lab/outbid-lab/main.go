@@ -1,4 +1,4 @@
-// Outbid-lab is outbid with what only comparisons of schedulers need: more policies, options that switch off parts of
+// Outbid-lab is outbid with additions for comparisons of schedulers: more policies, options that switch off parts of
 // them, generated workloads, studies and plots.
 package main
 

@@ -32,7 +32,7 @@ type start struct {
 	// Sampler is random, sobol or bayes.
 	Sampler string `json:"sampler"`
 	Seed    uint64 `json:"seed"`
-	// Spec is a sweep's spec, of which the space and the constraints matter.
+	// Spec is a sweep's spec. Only its space and constraints matter.
 	Spec json.RawMessage `json:"spec"`
 }
 

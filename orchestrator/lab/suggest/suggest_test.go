@@ -10,7 +10,7 @@ import (
 
 const begin = `{"start": {"sampler": "bayes", "seed": 1, "spec": {"space": {"x": {"float": {"low": 0, "high": 1}}}}}}`
 
-// A sampler learns from the costs that it is told, and a new start forgets them.
+// A sampler learns from the costs that it receives, and a new start forgets them.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	lines := []string{begin}

@@ -18,7 +18,7 @@ import (
 // URL is the issuer of tokens.
 const URL = "https://kubernetes.default.svc"
 
-// Issuer signs tokens with an RSA key, as the API server does.
+// Issuer signs tokens with an RSA key, like the API server.
 type Issuer struct{ key *rsa.PrivateKey }
 
 // New returns an Issuer.

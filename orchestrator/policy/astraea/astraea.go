@@ -36,7 +36,7 @@ type Policy struct {
 }
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
-// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+// lab (orchestrator/lab/policy/ablation) has options for them.
 type Variant struct {
 	// Weights of tenants; others have their configured weight.
 	Weights map[string]float64

@@ -58,7 +58,7 @@ type state struct {
 }
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
-// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+// lab (orchestrator/lab/policy/ablation) has options for them.
 type Variant struct {
 	// Window is the number of trials that the dynamic program decides about at once.
 	Window int

@@ -26,7 +26,7 @@ func play(t *testing.T, devices int, options map[string]string) *cast {
 	return playVariant(t, Default(), devices, options)
 }
 
-// unconserving leaves devices without a promise idle, as the paper does.
+// unconserving leaves devices without a promise idle, like the paper.
 func unconserving() Variant {
 	v := Default()
 	v.Conserve = false

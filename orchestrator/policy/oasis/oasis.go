@@ -63,13 +63,13 @@ type memory struct {
 }
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
-// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+// lab (orchestrator/lab/policy/ablation) has options for them.
 type Variant struct {
 	// History is the number of latest sweeps that prices are learnt from.
 	History int
 	// Ratio is a factor on the learnt ratio of the highest to the lowest price.
 	Ratio float64
-	// LeastWorth is the least worth of a sweep's end for learning prices, as a fraction of the worth of an end at once.
+	// LeastWorth is the least worth of a sweep's end for learning prices, relative to the worth of an end at once.
 	// The paper has none.
 	LeastWorth float64
 	// Conserve gives devices without a promise for the slot to waiting trials until they are promised.

@@ -49,7 +49,7 @@ type memory struct {
 }
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
-// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+// lab (orchestrator/lab/policy/ablation) has options for them.
 type Variant struct {
 	// Utility is the form of a sweep's gain from the number of its devices on a node.
 	Utility ascent.Utility

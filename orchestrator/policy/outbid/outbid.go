@@ -60,7 +60,7 @@ type settings struct {
 }
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
-// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+// lab (orchestrator/lab/policy/ablation) has options for them.
 type Variant struct {
 	// Arbiter is the variant of Themis's arbiter.
 	Arbiter themis.Variant

@@ -144,7 +144,7 @@ type sharer struct {
 	rho  float64
 }
 
-// share orders those that ask for or hold something. A refused sweep has no part of its own.
+// share orders those that ask for or hold something. A refused sweep has no part.
 func (b *books) share(v *policy.View, set *settings, lease time.Duration, refused admissions) *shared {
 	s := &shared{
 		kind: "tenant", nameOf: func(a *policy.App) string { return a.Tenant },

@@ -3,7 +3,7 @@ package themis
 import "github.com/outbid-dev/outbid/orchestrator/agent"
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
-// lab (orchestrator/lab/policy/ablation) reads them from options of its own.
+// lab (orchestrator/lab/policy/ablation) has options for them.
 type Variant struct {
 	// Rank is how sweeps are ranked: "rho", by the cached rho as in the paper; or "passed-over", by the rho that the
 	// sweep would have if it got nothing in this round and all it can use afterwards.
@@ -14,7 +14,7 @@ type Variant struct {
 	// Cover limits the sweeps that are asked to those that could use this many times the devices on offer; 0 for no
 	// limit.
 	Cover float64
-	// Nothing is the rho in the auction of a sweep that would hold nothing, as a multiple of its rho at a quarter of its
+	// Nothing is the rho in the auction of a sweep that would hold nothing, relative to its rho at a quarter of its
 	// smallest gang's speed.
 	Nothing float64
 	// Grid makes leases end together, on a grid of this fraction of a lease; 0 to end each separately.
@@ -35,7 +35,8 @@ type Variant struct {
 	Distortion Distortion
 }
 
-// Distortion distorts estimates and bids, to measure how much the mechanism depends on the truth. seed is the policy's.
+// Distortion distorts estimates and bids, to measure how much the mechanism depends on the truth. seed is that of the
+// policy.
 type Distortion interface {
 	// Work distorts a sweep's estimate of its remaining work.
 	Work(seed uint64, state *agent.AppState)

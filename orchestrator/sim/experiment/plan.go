@@ -142,7 +142,7 @@ func (p *Plan) Note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// noteReport notes the rows that were skipped, and what the simulation does not reproduce.
+// noteReport notes the skipped rows, and properties of the trace that the simulation does not reproduce.
 func (p *Plan) noteReport() {
 	if n := p.Trace.Report.Rescaled; n > 0 {
 		p.Note("%d jobs of the trace change their batch size while they run; here their speed is constant", n)

@@ -35,8 +35,7 @@ type Terms struct {
 	Grace time.Duration
 	// Utility is the worth of finishing a trial, or nil if the spec does not set it.
 	Utility *Utility
-	// The sweep should be done DeadlineIn after its submission, or at DeadlineAt; both are zero if there is no
-	// deadline.
+	// The sweep should be done DeadlineIn after its submission, or at DeadlineAt; both are zero without a deadline.
 	DeadlineIn time.Duration
 	DeadlineAt time.Time
 }
@@ -111,8 +110,8 @@ func growthOf(s *outbidv1.SweepSpec) Growth {
 // mostGrown limits the devices of a trial whose demand grows, like the limit in package spec.
 const mostGrown = 4096
 
-// DemandUntil returns the demand of a trial that trains until a step. With growth, the maximum
-// number of devices grows by the same factor as the steps from rung to rung, as the number of trials falls.
+// DemandUntil returns the demand of a trial that trains until a step. With growth, the maximum number of devices grows
+// by the same factor as the steps from rung to rung, while the number of trials falls.
 func (t *Terms) DemandUntil(step int64) cluster.Demand {
 	d := t.Demand
 	if t.Growth.Factor < 2 {

@@ -20,16 +20,16 @@ type Kind struct {
 	Name string
 	// Fresh makes the rules of a new sweep, Bare those to load a snapshot into; nil if Fresh does both.
 	Fresh, Bare func(*Core) (Rules, error)
-	// Check checks rules between several settings, or between settings and the space. t has its defaults. It is nil if
-	// there are none.
+	// Check checks rules between several settings, or between settings and the space. t has its defaults. It is nil
+	// without such rules.
 	Check func(t *outbidv1.Tuner, s *space.Space) error
 	// Sampler returns the source of configurations; nil for the one that the setting "sampler" names, or random draws.
 	Sampler func(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error)
 	// Raise raises the number of trials that the settings plan to n, for an extension. It is nil for a tuner that makes
 	// as many trials as limits.trials allows.
 	Raise func(spec *outbidv1.SweepSpec, n int32) error
-	// Growth returns the step of the first rung and the factor by which steps and devices grow from rung to rung, or
-	// zeros if this tuner's settings do not let devices grow. It is nil for a tuner that never does.
+	// Growth returns the step of the first rung and the growth factor of steps and devices from rung to rung, or zeros
+	// if this tuner's settings do not let devices grow. It is nil for a tuner that never does.
 	Growth func(t *outbidv1.Tuner) (rung, factor int64)
 	// Curves is set if the rules use the trials' curves. They are also kept for a sampler that learns.
 	Curves bool

@@ -18,7 +18,7 @@ func (c *Core) observe(t tuner.Trial, step int64, metric float64, metrics map[st
 	}
 }
 
-// teach gives a sampler that learns the costs at which trials that were stopped or wait are expected to end. Without it,
+// teach gives a sampler that learns the expected final costs of trials that were stopped or wait. Without it,
 // such a trial would count with its cost at an early step, or not at all.
 func (c *Core) teach() {
 	l, learns := c.Configs.Sampler.(sample.Learner)

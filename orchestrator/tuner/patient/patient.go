@@ -23,7 +23,7 @@ type patient struct {
 	best map[tuner.Trial]improvement
 }
 
-// An improvement is a step at which a trial's best cost improved.
+// An improvement is a step where a trial's best cost improved.
 type improvement struct {
 	Trial tuner.Trial
 	Step  int64

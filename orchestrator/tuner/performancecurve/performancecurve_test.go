@@ -42,7 +42,7 @@ func said(result *tunertest.Result) map[string]int {
 	return words
 }
 
-// level is the value at which a trial's synthetic curve ends. Good values are rare.
+// level is the final value of a trial's synthetic curve. Good values are rare.
 func level(t tuner.Trial) float64 { return 1 - math.Pow(tunertest.RandomMetric(7, t), 0.25) }
 
 // made returns a point of a noisy curve that falls to the trial's level.

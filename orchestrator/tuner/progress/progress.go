@@ -1,5 +1,5 @@
-// Package progress records the costs of trials at growing steps. It forecasts the cost at which a trial that was stopped
-// or paused would have ended, so that a sampler can compare it with trials that trained longer.
+// Package progress records the costs of trials at growing steps. It forecasts the final cost that a stopped or paused
+// trial would have had, so that a sampler can compare it with trials that trained longer.
 package progress
 
 import (
@@ -25,7 +25,7 @@ type Curve struct {
 }
 
 const (
-	// MaxMarks is the number of marks, the largest of which is the largest power of two that is a valid step.
+	// MaxMarks is the number of marks. The largest mark is the largest power of two that is a valid step.
 	MaxMarks = 124
 	// Recent is the number of the newest trials whose curves are kept and used.
 	Recent = 256
@@ -94,7 +94,7 @@ type pair struct{ now, later float64 }
 // Forecaster returns a forecaster for the curves as they are now.
 func (c *Curves) Forecaster() *Forecaster { return &Forecaster{c, map[int][]pair{}} }
 
-// Of returns the cost at which a trial is expected to end, or false if it has not reported. It is the mean end of the
+// Of returns the expected final cost of a trial, or false if it has not reported. It is the mean end of the
 // two trials whose costs at the same mark were the nearest above and below. Before three trials have ended, it is the cost
 // at the last mark that three trials have reached.
 func (f *Forecaster) Of(trial int) (float64, bool) {

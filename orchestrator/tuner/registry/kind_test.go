@@ -123,7 +123,7 @@ func exception(file string) string {
 	return ""
 }
 
-// ownFolders returns the folder of each tuner, as a prefix of the paths of its files.
+// ownFolders returns the folder of each tuner: a prefix of the paths of its files.
 func ownFolders(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../*/*.go")

@@ -1,5 +1,5 @@
-// Package registry lists the built-in tuners and makes them from the settings of a sweep. A new tuner is a folder beside
-// this one, a message in sweep.proto and a line in kinds.
+// Package registry lists the built-in tuners and makes them from the settings of a sweep. A new tuner is a folder next
+// to this one, a message in sweep.proto and a line in kinds.
 package registry
 
 import (
@@ -128,7 +128,7 @@ func CheckSettings(t *outbidv1.Tuner, s *space.Space) error {
 	return cmp.Or(kindOf(name), &engine.Kind{Name: name}).CheckSettings(t, s)
 }
 
-// Growth returns the step of the first rung and the factor by which steps, and the devices that a trial may use, grow
+// Growth returns the step of the first rung and the growth factor of steps, and of the devices that a trial may use,
 // from rung to rung. They are 0 if a trial's devices do not grow.
 func Growth(t *outbidv1.Tuner) (rung, factor int64) {
 	if k := kindOf(tuner.NameOf(t)); k != nil && k.Growth != nil {

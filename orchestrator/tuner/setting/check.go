@@ -150,7 +150,7 @@ func bounds(s *outbidv1.Setting) string {
 // decimal writes a number without an exponent.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// zeroMeaning says what 0 means if it is allowed regardless of the bounds, or returns "".
+// zeroMeaning describes the meaning of 0 if it is allowed regardless of the bounds, or returns "".
 func zeroMeaning(s *outbidv1.Setting) string {
 	if s.GetPart() > 0 {
 		return fmt.Sprintf("for a %dth of it", s.GetPart())

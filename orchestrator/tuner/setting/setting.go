@@ -62,8 +62,7 @@ func Int(m protoreflect.Message, name protoreflect.Name) int64 {
 	return 0
 }
 
-// Part returns the part of max_steps that 0 means in the setting with a name, as a fraction of one over the returned
-// number.
+// Part returns n if 0 in the setting with a name means one nth of max_steps.
 func Part(m protoreflect.Message, name protoreflect.Name) int64 {
 	return Of(m.Descriptor().Fields().ByName(name)).GetPart()
 }

@@ -225,7 +225,7 @@ func (t *Trial) End(err error) error {
 	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Ended{Ended: ended}})
 }
 
-// dialPatiently connects once the socket's queue has room, as a blocking connect does. Go's own dial fails with EAGAIN.
+// dialPatiently connects once the socket's queue has room, like a blocking connect. Go's own dial fails with EAGAIN.
 func dialPatiently(ctx context.Context, socket string) (net.Conn, error) {
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)

@@ -63,7 +63,7 @@ func OASiS(o *policy.Options) policy.Policy {
 		History: o.Int("history", 100, 1, 10_000, "number of latest sweeps that prices are learnt from"),
 		Ratio:   o.Float("ratio", 1, 1e-6, 1e6, "factor on the learnt ratio of the highest to the lowest price, for wrong prices"),
 		LeastWorth: o.Float("least-worth", 0.01, 1e-300, 1,
-			"least worth of a sweep's end for learning prices, as a fraction of the worth of an end at once; the paper has none, which 1e-100 comes close to"),
+			"least worth of a sweep's end for learning prices, relative to the worth of an end at once; 1e-100 is close to the paper, which has none"),
 		Conserve: o.Bool("conserve", true, "give devices without a promise for the slot to waiting trials until they are promised"),
 	})
 }

@@ -33,8 +33,8 @@ func themisVariant(o *policy.Options) themis.Variant {
 			"the rho that the sweep would have if it got nothing in this round and all it can use afterwards", "rho", "passed-over"),
 		Idle: o.Text("idle", "unbounded", "how rank=rho ranks a sweep that holds nothing: unbounded, before all that hold "+
 			"something, by its waiting time in units of its T_id; or cached, by its cached rho like the others", "unbounded", "cached"),
-		Cover: o.Float("cover", 0, 0, 1e9, "ask no more sweeps than could use this many times the devices on offer; 0 for no bound"),
-		Nothing: o.Float("nothing", 1, 1, 1e12, "rho in the auction of a sweep that would hold nothing, as a multiple of its rho at a "+
+		Cover: o.Float("cover", 0, 0, 1e9, "ask at most as many sweeps as could use this many times the devices on offer; 0 for no bound"),
+		Nothing: o.Float("nothing", 1, 1, 1e12, "rho in the auction of a sweep that would hold nothing, relative to its rho at a "+
 			"quarter of its smallest gang's speed"),
 		Grid: o.Float("grid", 1, 0, 1, "leases end together, on a grid of this fraction of a lease; 0 to end each separately"),
 		KeepOne: o.Text("rounding", "lottery", "how a winner's devices are rounded to gangs: lottery, at random; or keep-one, to at least one gang",
@@ -51,7 +51,7 @@ func themisVariant(o *policy.Options) themis.Variant {
 		Distortion: &distortion{
 			errors: o.Float("error", 0, 0, 1, "largest relative error of every sweep's estimates"),
 			liars:  o.Float("liars", 0, 0, 1, "fraction of the sweeps that over-report their slowdown"),
-			lie:    o.Float("lie", 0.3, 0, 100, "by what fraction they over-report it"),
+			lie:    o.Float("lie", 0.3, 0, 100, "relative size of their over-report"),
 		},
 	}
 }

@@ -23,7 +23,7 @@ import (
 // instead of being part of the program.
 func NewDorm(o *policy.Options) policy.Policy {
 	return &Policy{name: "dorm", sizer: &dorm{
-		theta1: o.Float("theta1", 0.2, 0, 1, "bound on the fairness loss, as a fraction of the largest possible"),
+		theta1: o.Float("theta1", 0.2, 0, 1, "bound on the fairness loss, relative to the largest possible"),
 		theta2: o.Float("theta2", 0.1, 0, 1, "fraction of the running trials that may be resized at once"),
 	}}
 }

@@ -138,7 +138,7 @@ func (g *greedy) preferHeld(v value) value {
 
 // stickOf reads the option "stick".
 func stickOf(o *policy.Options) float64 {
-	return o.Float("stick", 0.1, 0, 100, "by what fraction another trial's gain from a device must exceed that of its holder")
+	return o.Float("stick", 0.1, 0, 100, "least relative lead of another trial's gain from a device over that of its holder")
 }
 
 // keepSize leaves a job that runs on several types as it is.

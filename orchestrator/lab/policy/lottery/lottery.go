@@ -1,6 +1,6 @@
 // Package lottery grants free devices to waiting jobs in an order drawn by lot, after Waldspurger and Weihl, "Lottery
 // Scheduling: Flexible Proportional-Share Resource Management" (OSDI 1994). It does not preempt. In a comparison it is
-// the control: a policy that does no better gains nothing from what it knows.
+// the control: a policy that does no better gains nothing from its knowledge of jobs.
 //
 // A job has as many tickets as its sweep has weight. It draws once, so the policy has no state: jobs in order of
 // exponential times, whose rates are the tickets, are tickets drawn one after another without replacement.
@@ -47,7 +47,7 @@ func (l Policy) draw(j *policy.Job) float64 {
 	return rand.New(rand.NewPCG(l.seed, hash.Sum64())).ExpFloat64()
 }
 
-// Snapshot implements policy.Policy. There is no state.
+// Snapshot implements policy.Policy. The policy has no state.
 func (Policy) Snapshot() ([]byte, error) { return nil, nil }
 
 // Restore implements policy.Policy.
