@@ -21,7 +21,7 @@ type explanationView struct {
 	Cause     string        `json:"cause" doc:"training, devices, quota, unplaceable, nodes, suspected, tuner, pruned, failed, paused, stopped or done"`
 	Why       string        `json:"why" doc:"why it waits, runs or has ended"`
 	Lost      string        `json:"lost" doc:"why it lost devices, or that it did not"`
-	Otherwise string        `json:"otherwise" doc:"what another policy or weight would have done"`
+	Otherwise string        `json:"otherwise" doc:"how it would fare under another policy or weight"`
 	Outcomes  []outcomeView `json:"outcomes" doc:"simulations of the ledger: policy, weight of the sweep, and seconds from its submission to its end; empty if the ledger was not simulated"`
 }
 
@@ -39,7 +39,7 @@ func (ex *explainCommand) command() *cobra.Command {
 		Use:   "explain SWEEP|SWEEP/TRIAL",
 		Short: "Explain why a sweep or a trial waits, lost devices or ended",
 		Long: `Explain prints three sentences: why the sweep or the trial waits, runs or has ended; why it lost devices, to which
-trials; and what another policy or weight would have done.
+trials; and how it would fare under another policy or weight.
 
 For the third sentence the server simulates its ledger, as "outbid replay --policy" does: with twice the sweep's weight,
 and under the policies of --policy. It simulates for one caller at a time, for at most 20 s, and only ledgers of at most

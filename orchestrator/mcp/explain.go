@@ -19,7 +19,7 @@ type explanation struct {
 	Sweep string `json:"sweep"`
 	Trial *int32 `json:"trial,omitempty"`
 	// Sentences are those of the command outbid explain.
-	Sentences []string      `json:"sentences" jsonschema:"why it waits, runs or has ended; why it lost devices; what another policy or weight would have done"`
+	Sentences []string      `json:"sentences" jsonschema:"why it waits, runs or has ended; why it lost devices; how it would fare under another policy or weight"`
 	Findings  []string      `json:"findings" jsonschema:"further findings, the most important first"`
 	Rank      int           `json:"rank,omitempty" jsonschema:"the trial's rank by the metric, 1 is best"`
 	Ranked    int           `json:"ranked,omitempty" jsonschema:"number of trials with a metric"`
@@ -78,8 +78,8 @@ func explainTool() *tool {
 	}
 	return define(tool{
 		name: "explain", title: "Explain a sweep or a trial",
-		about: "Explains why a sweep or a trial waits, runs, was pruned or failed, why it lost devices, what another policy or weight would " +
-			"have done, and what the best trial has in common with other good ones: the policy's decisions, failures by reason, and the " +
+		about: "Explains why a sweep or a trial waits, runs, was pruned or failed, why it lost devices, how it would fare under another policy " +
+			"or weight, and what the best trial has in common with other good ones: the policy's decisions, failures by reason, and the " +
 			"association of each parameter with the metric.",
 		inputs: []input{sweepInput(), trialInput("the whole sweep is explained")},
 	}, func(ctx context.Context, c *call, in arguments) (*explanation, error) {

@@ -27,7 +27,7 @@ def servers_end() -> Iterator[None]:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Callable[..., FakeWorker]]:
-    """Return a function that makes fake workers, each of which starts one training process."""
+    """Return a function that makes fake workers, which start one training process each."""
     made: list[FakeWorker] = []
 
     def make(function: Callable[..., Any] | None = None, **env: str) -> FakeWorker:

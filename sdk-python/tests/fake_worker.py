@@ -104,7 +104,7 @@ class FakeWorker:
         return getattr(message, got)
 
     def _next(self) -> Any:
-        """Return the next message, or None at the end; if there is none, say where the process and its children are."""
+        """Return the next message, or None at the end; without one, print where the process and its children are."""
         try:
             return self.said.get(timeout=DEADLINE)
         except queue.Empty:

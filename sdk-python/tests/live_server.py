@@ -1,4 +1,4 @@
-"""What tests ask of a real server in another process."""
+"""A real server in another process, for tests."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from outbid._training import tensors
 DTYPES = st.sampled_from(["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", ">f4", ">i8"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # slow beside other work
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # slow next to other work
 @given(
     arrays=st.dictionaries(st.text(min_size=1), DTYPES.flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0))))
 )

@@ -95,7 +95,7 @@ def test_trials_that_ask_for_one_directory_get_two(tmp_path: Path) -> None:
 
 
 def test_a_result_is_found_although_the_clock_has_moved_on(tmp_path: Path) -> None:
-    """The time in a result is the trial's, and the server's program has its own, which may be a second later."""
+    """The time in a result is that of the trial; the server's program has another, which may be a second later."""
     trial = Trial(0, "t_00000", "t", {"x": 1})
     result = {**results(1)[0], "timestamp": 100, "pid": 7}
     writer = Writer(tmp_path, [])

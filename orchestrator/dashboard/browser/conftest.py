@@ -239,7 +239,7 @@ def shown_rows(page: Page, shown: int, of: int) -> Locator:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """Open a browser profile of its own."""
+    """Open a separate browser profile."""
     made = browser.new_context(viewport={"width": 1280, "height": 900})
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""Who sees and may do what, in a real browser."""
+"""Permissions of users, in a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page in a real browser: content, colour schemes, sizes, actions, and what hostile text does to it."""
+"""Every page in a real browser: content, colour schemes, sizes, actions, and the effect of hostile text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import HOSTILE, Outbid, Watched, eventually, program
 from playwright.sync_api import BrowserContext, Page, expect
 
-# Each page, and what it shows once it has read.
+# Each page, and a text that it shows once it has read.
 PAGES = {
     "ui/": "finished-1",
     "ui/sweeps/finished-1": "12 of 12",
@@ -72,7 +72,7 @@ def test_the_commands_of_a_page_run(outbid: Outbid, watched: Watched, path: str)
     assert len(lines) >= 2
     for line in lines:
         if line.startswith("ob."):
-            continue  # the SDK is not installed beside the browser: test_dashboard_commands.py of the SDK runs these
+            continue  # the SDK is not installed with the browser: test_dashboard_commands.py of the SDK runs these
         for command in line.split("; "):
             outbid.shell(
                 command + " || test $? = 1" * (command == "outbid doctor")

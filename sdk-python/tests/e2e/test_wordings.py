@@ -1,4 +1,4 @@
-"""One mistake has one wording: what the SDK checks itself has the words with which the server refuses a YAML file."""
+"""A mistake has one wording: the SDK's own checks raise the errors that the server returns for a YAML file."""
 
 from __future__ import annotations
 

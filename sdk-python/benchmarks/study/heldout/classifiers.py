@@ -28,7 +28,7 @@ def iris() -> tuple[Any, Any]:
 
 
 def pixels() -> tuple[Any, Any]:
-    """Return patches of two photographs, to be told apart."""
+    """Return patches of two photographs, to be distinguished."""
     import numpy as np
     from sklearn.datasets import load_sample_image
 

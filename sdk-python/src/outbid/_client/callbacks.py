@@ -86,7 +86,7 @@ class Caller:
                 callback.on_trial_end(trial)
 
     def idle(self) -> float | None:
-        """Call what is called while there is no news; returns when next."""
+        """Make the calls that are due without news; return the seconds until the next."""
         return min((s for c in self._callbacks if (s := c._on_idle()) is not None), default=None)
 
     def end(self, result: Result) -> None:

@@ -82,7 +82,7 @@ class Client(Connection):
 
         `by` names the columns: "tenant", "user", "type" (of devices) or "label.NAME". Without times the period is the
         whole ledger up to now; a time without a zone is UTC. `prices` are those of a device for an hour by device type,
-        "*" for other types, instead of the server's.
+        "*" for other types, instead of those of the server.
         """
         return usage.usage(self.rpc.get_usage(usage.request(by, since, until, prices)))
 

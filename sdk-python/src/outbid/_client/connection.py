@@ -148,7 +148,7 @@ class Connection:
     def foreign(self, sweep_id: str) -> str | None:
         """Return the tenant that wrote the sweep's checkpoints, or None if it is the caller's tenant.
 
-        On a server without tokens every sweep is the caller's. So is a sweep that this program submitted.
+        On a server without tokens every sweep belongs to the caller. So does a sweep that this program submitted.
         """
         if sweep_id in self._submitted:
             return None

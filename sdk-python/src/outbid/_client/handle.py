@@ -221,8 +221,8 @@ class SweepHandle(AskTell):
     def explain(self, trial: int | None = None) -> str:
         """Explain the sweep, or one of its trials, in three sentences, one a line.
 
-        They say why it waits, runs or has ended, why it lost devices, and what another policy or weight would have
-        done. They are those of the command `outbid explain`. For the last one the server simulates its ledger, which
+        They say why it waits, runs or has ended, why it lost devices, and how it would fare under another policy or
+        weight. They are those of the command `outbid explain`. For the last one the server simulates its ledger, which
         may take some seconds.
         """
         request = pb.ExplainSweepRequest(sweep=self.id, simulate=True)

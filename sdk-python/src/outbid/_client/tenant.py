@@ -14,7 +14,7 @@ class TenantLimit:
     """A limit of a tenant that is in force.
 
     `limit` is None if unlimited, and `used` is None if usage is not counted. `unit` is "", "bytes" or "bytes/s";
-    `reached` says what happens when the limit is reached.
+    `reached` describes the effect of reaching the limit.
     """
 
     limit: float | None

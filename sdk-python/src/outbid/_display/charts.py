@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LABEL = 18  # characters of a line of an axis's name
-_FLAT = 2  # words beside an axis that are not turned
-_TICKS = 3  # spaces between numbers beside an axis
+_FLAT = 2  # words at an axis that are not turned
+_TICKS = 3  # spaces between numbers at an axis
 _COLOURS = {
     "completed": "tab:blue",
     "pruned": "tab:orange",
@@ -176,7 +176,7 @@ def draw_timeline(sweep: SweepInfo, trials: Sequence[TrialResult], ax: Axes) -> 
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.invert_yaxis()
     if trials:
-        ax.legend(loc="upper left", bbox_to_anchor=(1, 1))  # beside the bars, which may be everywhere
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1))  # outside of the axes, because the bars may be everywhere
 
 
 def by_plotly(result: Any, kind: str, **how: Any) -> Any:

@@ -17,10 +17,10 @@ _SHOWN = 10  # trials in a table
 _RUNNING = 3  # rows of the table that running trials have at the least
 _RANKED = 2000  # trials of several objectives whose front is looked for
 _NAME = 20  # columns for the metric's name, at the most
-_CONFIG = 12  # columns for what has no column of its own of the configuration, at the least
-_PAGE = 12  # parameters that have a column of their own in a notebook
+_CONFIG = 12  # minimum columns for parameters of the configuration without a separate column
+_PAGE = 12  # parameters with a separate column in a notebook
 _WINNER = 2000  # characters of the winning configuration, at the most
-_BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn beside its numbers
+_BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn next to its numbers
 _BAR, _LEAST_BAR = 30, 5  # columns of the sweep's bar
 # minimum seconds alone on the share; the rho of a shorter sweep only shows how long processes take to start
 _RHO_FROM = 60.0
@@ -210,7 +210,7 @@ def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
 
 
 def _others(sweep: SweepInfo, trial: TrialResult) -> list[str]:
-    """Return the objectives after the first of which a trial has a value."""
+    """Return the objectives after the first for which a trial has a value."""
     return [metric for metric, _ in sweep.objectives[1:] if metric in trial.metrics]
 
 

@@ -130,7 +130,7 @@ class TrialResult:
     rounds: int
     attributes: Mapping[str, Any]
     _source: Source = field(compare=False)
-    _stored: Config = field(compare=False)  # as the server has it: with what is sent for objects
+    _stored: Config = field(compare=False)  # as on the server: with the encoded objects
     _outside: tuple[str, ...] = field(default=(), compare=False)  # what it changed outside its training function
 
     def __str__(self) -> str:
@@ -181,11 +181,11 @@ class TrialResult:
         and loading a pickle runs code of the tenant that wrote it. A pickle of another tenant is loaded only with
         `trust=True`. Weights by name and directories contain no code.
 
-        If the ranks of a gang saved it with `sharded=True`, the answer is a list with what each of them saved. If they
+        If the ranks of a gang saved it with `sharded=True`, the answer is a list with the save of each rank. If they
         saved directories, it is the path of one directory with the files of all ranks.
 
         Raises NotFoundError if the checkpoint does not exist, UntrustedError for a pickle of another tenant, and
-        CheckpointError if it is not a safetensors file, such as a program's; use `download` for that.
+        CheckpointError if it is not a safetensors file, such as one of a program; use `download` for that.
         """
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)

@@ -40,7 +40,7 @@ class Resources:
     `forks_merge` is the kind of average: "steps" weights each fork by its steps, "uniform" weights all equally, and
     "outer" passes their mean to DiLoCo's outer optimizer with learning rate 0.7 and momentum 0.9, or the values in
     "outer(0.5, 0.8)". "best" weights by steps, but the trial continues from the best fork's checkpoint if the sweep's
-    metric, as first reported for the mean, is worse than that fork's.
+    metric, as first reported for the mean, is worse than that of the fork.
     """
 
     devices: int | tuple[int, int] = 1

@@ -129,7 +129,7 @@ Sampler: TypeAlias = Literal["random", "sobol", "bayes", "tpe", "gp", "cmaes", "
 
 
 def _own_sampler(name: str, value: Any, words: list[str]) -> str:
-    """Return the server's sampler: a word of its own, or "random" for one of Optuna's, which are added later."""
+    """Return the server's sampler: its name, or "random" for a sampler of Optuna, which is added later."""
     if isinstance(value, Model):
         return "random"
     if isinstance(value, type) and issubclass(value, Model):

@@ -49,7 +49,7 @@ def watched(function: Any) -> Any:
 class Watch:
     """Compares the state outside a function before and after the first trials of a process.
 
-    With `ignore_resets`, state that every trial assigns before it is used is no change: no trial sees another's.
+    With `ignore_resets`, state that every trial assigns before its use is not a change: no trial sees that of others.
     """
 
     def __init__(self, function: Any, trials: int, *, ignore_resets: bool = False) -> None:
@@ -77,7 +77,7 @@ class Watch:
 
 @dataclass
 class _Part:
-    """A part of the state: what it is called, the last word of that, what reads it, and what was read."""
+    """A part of the state: its name, the last word of the name, its reader, and its value."""
 
     name: str
     key: str
@@ -273,7 +273,7 @@ class _Assignments:
         return found
 
     def ignored(self, resets: bool) -> set[str]:
-        """Return the names whose changes are none."""
+        """Return the names whose changes do not count."""
         if resets:
             return (self.guarded - self.others) | self.resets
         return self.guarded - self.others - self.resets

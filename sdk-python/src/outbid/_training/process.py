@@ -27,7 +27,7 @@ from outbid._training.trial import AnswerError, Trial
 from outbid.v1 import node_pb2, session_pb2
 
 _MARK = "\x1eoutbid:"
-_WATCHED = 3  # trials of a process after each of which the state outside the training function is compared
+_WATCHED = 3  # first trials of a process, after each the state outside the training function is compared
 
 
 def _how(trial: Trial) -> str:

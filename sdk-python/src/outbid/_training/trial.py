@@ -52,7 +52,7 @@ class Trial(StartCheckpoint):
     """One configuration that is being trained; the argument of a training function.
 
     Steps count completed work: **step k is the state after k steps**. Inside `for step in trial.steps():` the body does
-    step number `step`, and what it reports and saves is the state after it.
+    step number `step`, and its reports and checkpoints have the state after it.
     """
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Trial(StartCheckpoint):
         """This process's fork of the trial. There is only one unless the sweep's `Resources(forks=)` allows several.
 
         Forks start from the same checkpoint, the average of the last fork slot, and count their own steps from there:
-        `start_step` and `until_step` are this fork's. Their reports count at the trial's step, the sum over all forks.
+        `start_step` and `until_step` are those of this fork. Reports count at the trial's step, the sum over all forks.
         """
         part = self._a.part
         return Fork(part.index, max(1, part.count), seed=self._a.seed, trial_seed=part.trial_seed or self._a.seed)
@@ -196,7 +196,7 @@ class Trial(StartCheckpoint):
 
         The body of the loop does the step that it gets. At the target the newest saved weights are stored and the
         process waits for the server's decision. Then the loop continues, or ends if the trial is paused or stopped. If
-        the trial is told to end before the target, the loop also saves before it ends. So nothing is left to do after
+        the trial has to end before the target, the loop also saves before it ends. So nothing is left to do after
         the loop. Without a target (`until_step` 0: a tuner without max_steps) only your own `break` ends the loop.
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""The state of a trial in its process: which step it does, what it saves, and what its worker has told it."""
+"""The state of a trial in its process: its step, its saves, and the messages of its worker."""
 
 from __future__ import annotations
 

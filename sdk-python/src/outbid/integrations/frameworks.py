@@ -90,7 +90,7 @@ def load_keras(trial: Trial, model: Any) -> None:
 def load_torch(trial: Trial, module: Any) -> None:
     """Restore a torch module's saved state; does nothing for a fresh start.
 
-    Raises RuntimeError if the names or shapes are not the module's, like `load_state_dict` does.
+    Raises RuntimeError if the names or shapes differ from those of the module, like `load_state_dict`.
     """
     if trial.checkpoint_path is not None:
         from safetensors.torch import load_file

@@ -160,7 +160,7 @@ class Program(Pickled):
         return ()
 
     def exhausted(self) -> bool:
-        """Return whether the scheduler has no more suggestions."""
+        """Return whether the scheduler has run out of suggestions."""
         return bool(self.state["drawn_out"]) or super().exhausted()
 
     def _next(self, step: int) -> int:

@@ -163,7 +163,7 @@ class Space:
                 yield Dimension(path, "constant", values=(plain(p.constant),), when=own)
 
     def _put(self, found: Mapping[str, Dimension], path: str) -> None:
-        """Add a dimension after those that it depends on. The server has checked that there is no cycle."""
+        """Add a dimension after those that it depends on. The server has checked that they have no cycle."""
         if path in self._dimensions:
             return
         for param, _ in found[path].when:

@@ -20,8 +20,8 @@ def fit(trainer: Any, trial: Trial) -> Any:
     """Return `trainer.fit()` of Ray Train, and report its workers' reports for the trial.
 
     Every report of rank 0 is a step of the trial, with its numeric metrics; its checkpoint is the trial's checkpoint.
-    If the trial should wait, such as at a rung of ASHA, the workers wait too, after one or two more reports. When it is
-    told to stop or pause, the workers are ended and StopTrial is raised. A resumed trial finds the saved directory in
+    If the trial should wait, such as at a rung of ASHA, the workers wait too, after one or two more reports. If it has
+    to stop or pause, the workers are ended and StopTrial is raised. A resumed trial finds the saved directory in
     `trial.checkpoint()`: pass it on in `train_loop_config`.
     """
     if trial._uses_steps:

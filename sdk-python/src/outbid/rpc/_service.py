@@ -22,10 +22,10 @@ class Service:
     connection. `token` is sent with every call. `ca_file` (PEM) is needed if a private authority signed the
     certificate.
 
-    Requests and answers are the messages of `outbid.v1.service_pb2`. Errors are the SDK's: InvalidError, NotFoundError,
-    ConflictError, UnauthenticatedError, UnavailableError, ServerError, and TimeoutError. If a server that was reached
-    before becomes unavailable, a call with one answer is retried for at most a minute. A call with a stream of answers
-    is not, because only the caller knows where to continue: call `recover` after an UnavailableError.
+    Requests and answers are the messages of `outbid.v1.service_pb2`. Errors are those of the SDK: InvalidError,
+    NotFoundError, ConflictError, UnauthenticatedError, UnavailableError, ServerError, and TimeoutError. If a server
+    that was reached before becomes unavailable, a call with one answer is retried for at most a minute. A call with a
+    stream of answers is not, because only the caller knows where to continue: call `recover` after an UnavailableError.
     """
 
     def __init__(self, address: Address | str, token: str | None = None, ca_file: str | None = None) -> None:
@@ -125,7 +125,7 @@ class Service:
         return self._transport.call(lambda s: s.ControlTrial, request, pb.ControlTrialResponse)
 
     def explain_sweep(self, request: pb.ExplainSweepRequest) -> pb.ExplainSweepResponse:
-        """Return why a sweep or a trial has its state, and what another policy or weight would have done."""
+        """Return why a sweep or a trial has its state, and how it would fare under another policy or weight."""
         return self._transport.call(lambda s: s.ExplainSweep, request, pb.ExplainSweepResponse)
 
     def forecast_curves(self, request: pb.ForecastCurvesRequest) -> pb.ForecastCurvesResponse:
@@ -224,7 +224,7 @@ class Service:
         return self._transport.call(lambda s: s.RunRetention, request, retention_pb2.RunRetentionResponse)
 
     def check_access(self, request: permission_pb2.CheckAccessRequest) -> permission_pb2.CheckAccessResponse:
-        """Return whether the caller may make a call, by which role or scope, or what is missing."""
+        """Return whether the caller may make a call, and the role or scope that allows it or is missing."""
         return self._transport.call(lambda s: s.CheckAccess, request, permission_pb2.CheckAccessResponse)
 
     def get_usage(self, request: usage_pb2.GetUsageRequest) -> usage_pb2.GetUsageResponse:

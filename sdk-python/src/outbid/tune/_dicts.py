@@ -10,7 +10,7 @@ from typing import Any
 def flatten_dict(
     dt: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: bool = False, flatten_list: bool = False
 ) -> dict[str, Any]:
-    """Return nested dicts, and lists with `flatten_list`, as one dict with names joined by `delimiter`."""
+    """Flatten nested dicts, and lists with `flatten_list`, into one dict with names joined by `delimiter`."""
     out: dict[str, Any] = {}
     for key, value in dt.items():
         if prevent_delimiter and delimiter in str(key):

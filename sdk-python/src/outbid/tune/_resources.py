@@ -32,7 +32,7 @@ def needed(plan: Plan, client: Client) -> Resources:
 
 
 def growth_of(scheduler: Any, placement: Placement, client: Client) -> Growth | None:
-    """Return how trials grow, or None if the scheduler does not do that or the cluster has no more devices."""
+    """Return how trials grow, or None if the scheduler does not let them or the cluster has too few devices."""
     growth = scheduler.growth(placement) if isinstance(scheduler, ResourceChangingScheduler) else None
     if growth is None:
         return None

@@ -46,10 +46,10 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_error(folder: Path) -> Exception | None:
-    """Return the exception in a trial's directory, or None if there is none or it cannot be recreated here."""
+    """Return the exception in a trial's directory, or None without one or if it cannot be recreated here."""
     try:
         found = pickle.loads((folder / "error.pkl").read_bytes())
-    except Exception:  # the file, or what the exception needs, may not be here
+    except Exception:  # the file, or a module that the exception needs, may not be here
         return None
     return found if isinstance(found, Exception) else None
 
@@ -78,7 +78,7 @@ def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 
 def agrees(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
-    """Return whether a result in a file has the same numbers as the server's."""
+    """Return whether a result in a file has the same numbers as on the server."""
     flat = flatten(result)
     for name, value in metrics.items():
         mine, theirs = _order.number(flat.get(name, value)), _order.number(value)

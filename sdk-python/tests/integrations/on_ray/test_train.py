@@ -43,7 +43,7 @@ def train(trial: ob.Trial) -> None:
                 held = train.Checkpoint.from_directory(saved) if context.get_world_rank() == 0 else None
                 train.report(metrics, checkpoint=held)
 
-    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # the interval at which Ray Train polls its workers
+    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # the interval between Ray Train's polls of its workers
     given = {**trial.config, "trial": trial.number, "start": trial.checkpoint()}
     trainer = DataParallelTrainer(
         loop,

@@ -16,7 +16,7 @@ from outbid._search.sweep import Sweep
 from outbid.integrations.optuna.study_copy import Following
 from outbid.integrations.optuna.trial_process import CHANGED, IDLE, RAISED, call_for, is_stopped, stoppable
 
-_LOOKS = (0.002, 0.1)  # seconds between looks at the study after news of its sweep: at first, and what is too long
+_LOOKS = (0.002, 0.1)  # first and maximum seconds between looks at the study after news of its sweep
 
 
 class StudyCallback(Callback):
@@ -32,7 +32,7 @@ class StudyCallback(Callback):
         self._stopped = self._stop_seen = self._warned = False
         self._called: set[str] = set()  # trials whose callbacks have been called
         self._pause = _LOOKS[1]  # seconds until the next look at the study, if no news comes before
-        self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
+        self._running: set[str] = set()  # trials of the sweep that run, or are about to run, a trial of the study
 
     def _on_update(self, update: Update) -> None:
         """Process the results from the workers."""

@@ -29,7 +29,7 @@ class Following:
         self._trials: dict[str, int] = {}  # ids of the shared trials, by the trials of the sweep
         self._over: set[int] = set()  # ids of shared trials that are in the study as they ended
         self._finished: list[str] = []  # trials of the sweep that have a value or were pruned
-        self._attributes: dict[str, Any] = {}  # of the study, as they were last the same in both
+        self._attributes: dict[str, Any] = {}  # of the study when they were last the same in both
         self._stored: dict[str, Any] = {}  # the same as the shared study stores them
         self._create = study._storage.create_new_trial
         if self._copied:

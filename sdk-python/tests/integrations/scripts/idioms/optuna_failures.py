@@ -1,4 +1,4 @@
-"""What an objective may raise and return, with and without `catch`."""
+"""Exceptions and return values of an objective, with and without `catch`."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Trials that fail once, for ever, and by their return value."""
+"""Trials that fail once, always, and by their return value."""
 
 import os
 import tempfile

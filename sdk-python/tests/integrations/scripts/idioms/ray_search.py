@@ -1,4 +1,4 @@
-"""Search algorithms: Optuna with points and a space of its own, limits, repeats, and one of the script."""
+"""Search algorithms: Optuna with points and a separate space, limits, repeats, and an algorithm of the script."""
 
 import optuna
 from ray import tune
