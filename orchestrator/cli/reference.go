@@ -121,11 +121,11 @@ below are stable: later versions only add fields. NaN and infinities are the str
 		{"A line of a log (`logs`)", logView{}},
 		{"A preview (`preview`)", previewView{}},
 		{"A check (`doctor`)", checkView{}},
-		{"A line of `sim`; docs/reference/figures.md has the definitions", measure.Result{}},
 		{"A version (`version`)", versionView{}},
 	} {
 		b.writeFields(v.title, reflect.TypeOf(v.of))
 	}
+	fmt.Fprintf(&b, "### A line of `sim`\n\n[Figures](figures.md) defines the fields: `%s`.\n", strings.Join(fieldNames(reflect.TypeFor[measure.Result]()), "`, `"))
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
@@ -241,6 +241,17 @@ func (w *referenceWriter) writeFlags(rows []flagRow) {
 		fmt.Fprintf(w, "| %s | %s |\n", r.name, r.meaning)
 	}
 	w.WriteString("\n")
+}
+
+// fieldNames returns the names of a struct's fields in JSON.
+func fieldNames(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // writeFields writes the fields of a struct from its tags.

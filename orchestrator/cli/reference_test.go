@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
@@ -129,6 +130,19 @@ func TestJSONFieldsAreDocumentedSnakeCase(t *testing.T) {
 			if name == "" || name != strings.ToLower(name) || f.Tag.Get("doc") == "" {
 				t.Errorf("%s.%s: json %q, doc %q", typ.Name(), f.Name, name, f.Tag.Get("doc"))
 			}
+		}
+	}
+}
+
+func TestFiguresOfSimAreDefined(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "figures.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range fieldNames(reflect.TypeFor[measure.Result]()) {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/reference/figures.md does not define %s", name)
 		}
 	}
 }

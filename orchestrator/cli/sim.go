@@ -75,8 +75,7 @@ The policies are ` + wrap(strings.Join(sm.edition.Policies.Names(), ", "), 100) 
 --forks lets several forks train a job at once under policies that fork jobs: ` + strings.Join(sm.edition.Policies.Forking(), ", ") + `. Other
 policies train each job with one process.
 
--o json prints one object per line for each policy; docs/reference/cli.md lists its fields under JSON, and
-docs/reference/figures.md has their definitions.` + more
+-o json prints one object per line for each policy; docs/reference/figures.md defines its fields.` + more
 }
 
 // wrap breaks a list at spaces.

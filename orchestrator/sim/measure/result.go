@@ -8,54 +8,54 @@ import (
 
 // Result is the figures of a run. Times are in seconds.
 type Result struct {
-	Policy             string  `json:"policy" doc:"name of the policy"`
-	Jobs               int     `json:"jobs" doc:"jobs that completed"`
-	Makespan           float64 `json:"makespan_s" doc:"from the first arrival to the last end"`
-	JCTMean            float64 `json:"jct_mean_s" doc:"job completion time: from a job's arrival to its end; mean"`
-	JCTP50             float64 `json:"jct_p50_s" doc:"its median"`
-	JCTP95             float64 `json:"jct_p95_s" doc:"its 95th percentile"`
-	JCTP99             float64 `json:"jct_p99_s" doc:"its 99th percentile"`
-	QueueMean          float64 `json:"queue_mean_s" doc:"time in which a job wanted devices and held none; mean"`
-	SlowdownMean       float64 `json:"slowdown_mean" doc:"completion time over the time alone and undisturbed; mean"`
-	RhoMax             float64 `json:"rho_max" doc:"finish-time fairness of apps, T_sh / T_id (Themis); the worst"`
-	RhoP95             float64 `json:"rho_p95" doc:"its 95th percentile"`
-	RhoMean            float64 `json:"rho_mean" doc:"its mean"`
-	RhoWeighted        float64 `json:"rho_weighted" doc:"mean of rho, weighted by T_cluster"`
-	RhoBound           float64 `json:"rho_bound" doc:"time in which there was an app over the sum of T_cluster: no schedule has a rho_weighted above it"`
-	JainRho            float64 `json:"jain_rho" doc:"Jain's index of rho: 1 if all are equal"`
-	SIViolations       int     `json:"si_violations" doc:"apps whose rho is above 1: sharing was no gain"`
-	ShareSlowdownMax   float64 `json:"share_slowdown_max" doc:"time of apps over the least that each takes alone on a real 1/N of the cluster; the worst"`
-	ShareSlowdownMean  float64 `json:"share_slowdown_mean" doc:"its mean"`
-	ShareViolations    int     `json:"share_violations" doc:"apps for which that is above 1"`
-	AloneSlowdownMax   float64 `json:"alone_slowdown_max" doc:"time of apps over that of the same app simulated alone on its share; the worst; 0 unless asked for"`
-	AloneSlowdownMean  float64 `json:"alone_slowdown_mean" doc:"its mean"`
-	AloneViolations    int     `json:"alone_violations" doc:"apps for which that is above 1"`
-	SlowdownMax        float64 `json:"slowdown_max" doc:"the worst slowdown"`
-	StaticRhoMax       float64 `json:"rho_static_max" doc:"slowdown over max(1, jobs / devices), as Shockwave's simulator has rho; the worst"`
-	StaticViolations   int     `json:"rho_static_violations" doc:"jobs for which that is above 1"`
-	GPUSeconds         float64 `json:"gpu_seconds" doc:"device time that jobs held"`
-	Utilization        float64 `json:"utilization" doc:"device time in which jobs trained over all until the last end"`
-	PlacementScoreMean float64 `json:"placement_score_mean" doc:"1/S (Themis), mean over held device time"`
-	Preemptions        int     `json:"preemptions" doc:"leases that were taken from jobs"`
-	JobSharingLoss     float64 `json:"job_sharing_loss" doc:"share of jobs whose long-term rho (ASTRAEA) is below 0.95"`
-	TenantSharingLoss  float64 `json:"tenant_sharing_loss" doc:"share of tenants' intervals with a long-term rho below 1"`
-	UtilityTotal       float64 `json:"utility_total" doc:"sum of what the jobs' ends were worth (OASiS)"`
-	LateMean           float64 `json:"late_mean_s" doc:"end after its target of a job whose utility falls, but not steeply (from 9/10 to 1/10 in more than half an hour); mean"`
-	LateSD             float64 `json:"late_sd_s" doc:"its standard deviation"`
-	LateSteepMean      float64 `json:"late_steep_mean_s" doc:"the same of those whose utility falls steeply; mean"`
-	LateSteepSD        float64 `json:"late_steep_sd_s" doc:"its standard deviation"`
-	DecisionMillisP50  float64 `json:"decision_ms_p50" doc:"time that a decision took, in ms; median"`
-	DecisionMillisP95  float64 `json:"decision_ms_p95" doc:"its 95th percentile"`
-	DecisionMillisMax  float64 `json:"decision_ms_max" doc:"the longest"`
-	Wall               float64 `json:"wall_s" doc:"time that the run itself took"`
-	Failed             int     `json:"failed" doc:"jobs that failed or were dropped"`
-	Unfinished         int     `json:"unfinished" doc:"jobs that had not ended when the run did"`
-	Apps               int     `json:"apps" doc:"apps that ended and have a rho"`
-	Leases             int     `json:"leases" doc:"leases that were granted"`
-	Decisions          int     `json:"decisions" doc:"decisions that the policy made"`
-	Events             int     `json:"events" doc:"events that the run made"`
-	EventsPerSecond    float64 `json:"events_per_s" doc:"events over wall_s"`
-	PeakMemory         int64   `json:"peak_memory_bytes" doc:"most memory that the process held"`
+	Policy             string  `json:"policy"`                // name of the policy
+	Jobs               int     `json:"jobs"`                  // jobs that completed
+	Makespan           float64 `json:"makespan_s"`            // from the first arrival to the last end
+	JCTMean            float64 `json:"jct_mean_s"`            // job completion time: from a job's arrival to its end; mean
+	JCTP50             float64 `json:"jct_p50_s"`             // its median
+	JCTP95             float64 `json:"jct_p95_s"`             // its 95th percentile
+	JCTP99             float64 `json:"jct_p99_s"`             // its 99th percentile
+	QueueMean          float64 `json:"queue_mean_s"`          // time in which a job wanted devices and held none; mean
+	SlowdownMean       float64 `json:"slowdown_mean"`         // completion time over the time alone and undisturbed; mean
+	RhoMax             float64 `json:"rho_max"`               // finish-time fairness of apps, T_sh / T_id (Themis); the worst
+	RhoP95             float64 `json:"rho_p95"`               // its 95th percentile
+	RhoMean            float64 `json:"rho_mean"`              // its mean
+	RhoWeighted        float64 `json:"rho_weighted"`          // mean of rho, weighted by T_cluster
+	RhoBound           float64 `json:"rho_bound"`             // time in which there was an app over the sum of T_cluster: no schedule has a rho_weighted above it
+	JainRho            float64 `json:"jain_rho"`              // Jain's index of rho: 1 if all are equal
+	SIViolations       int     `json:"si_violations"`         // apps whose rho is above 1: sharing was no gain
+	ShareSlowdownMax   float64 `json:"share_slowdown_max"`    // time of apps over the least that each takes alone on a real 1/N of the cluster; the worst
+	ShareSlowdownMean  float64 `json:"share_slowdown_mean"`   // its mean
+	ShareViolations    int     `json:"share_violations"`      // apps for which that is above 1
+	AloneSlowdownMax   float64 `json:"alone_slowdown_max"`    // time of apps over that of the same app simulated alone on its share; the worst; 0 unless asked for
+	AloneSlowdownMean  float64 `json:"alone_slowdown_mean"`   // its mean
+	AloneViolations    int     `json:"alone_violations"`      // apps for which that is above 1
+	SlowdownMax        float64 `json:"slowdown_max"`          // the worst slowdown
+	StaticRhoMax       float64 `json:"rho_static_max"`        // slowdown over max(1, jobs / devices), as Shockwave's simulator has rho; the worst
+	StaticViolations   int     `json:"rho_static_violations"` // jobs for which that is above 1
+	GPUSeconds         float64 `json:"gpu_seconds"`           // device time that jobs held
+	Utilization        float64 `json:"utilization"`           // device time in which jobs trained over all until the last end
+	PlacementScoreMean float64 `json:"placement_score_mean"`  // 1/S (Themis), mean over held device time
+	Preemptions        int     `json:"preemptions"`           // leases that were taken from jobs
+	JobSharingLoss     float64 `json:"job_sharing_loss"`      // share of jobs whose long-term rho (ASTRAEA) is below 0.95
+	TenantSharingLoss  float64 `json:"tenant_sharing_loss"`   // share of tenants' intervals with a long-term rho below 1
+	UtilityTotal       float64 `json:"utility_total"`         // sum of what the jobs' ends were worth (OASiS)
+	LateMean           float64 `json:"late_mean_s"`           // end after its target of a job whose utility falls, but not steeply (from 9/10 to 1/10 in more than half an hour); mean
+	LateSD             float64 `json:"late_sd_s"`             // its standard deviation
+	LateSteepMean      float64 `json:"late_steep_mean_s"`     // the same of those whose utility falls steeply; mean
+	LateSteepSD        float64 `json:"late_steep_sd_s"`       // its standard deviation
+	DecisionMillisP50  float64 `json:"decision_ms_p50"`       // time that a decision took, in ms; median
+	DecisionMillisP95  float64 `json:"decision_ms_p95"`       // its 95th percentile
+	DecisionMillisMax  float64 `json:"decision_ms_max"`       // the longest
+	Wall               float64 `json:"wall_s"`                // time that the run itself took
+	Failed             int     `json:"failed"`                // jobs that failed or were dropped
+	Unfinished         int     `json:"unfinished"`            // jobs that had not ended when the run did
+	Apps               int     `json:"apps"`                  // apps that ended and have a rho
+	Leases             int     `json:"leases"`                // leases that were granted
+	Decisions          int     `json:"decisions"`             // decisions that the policy made
+	Events             int     `json:"events"`                // events that the run made
+	EventsPerSecond    float64 `json:"events_per_s"`          // events over wall_s
+	PeakMemory         int64   `json:"peak_memory_bytes"`     // most memory that the process held
 	Series             Series  `json:"-"`
 }
 
@@ -74,21 +74,21 @@ type Series struct {
 
 // Fate is the outcome of an app: rho = T_sh / (T_cluster * N_avg). Times are in seconds.
 type Fate struct {
-	Policy        string  `json:"policy" doc:"name of the policy"`
-	App           string  `json:"app" doc:"name of the app in the trace, or of the job that is one on its own"`
-	Sweep         string  `json:"sweep" doc:"its id in the run's ledger"`
-	Tenant        string  `json:"tenant" doc:"whose it is"`
-	Jobs          int     `json:"jobs" doc:"jobs that it has had"`
-	Submitted     float64 `json:"submitted_s" doc:"when it came, from the first arrival"`
-	Shared        float64 `json:"shared_s" doc:"T_sh: from then to its end"`
-	Alone         float64 `json:"alone_s" doc:"T_cluster: its work over the devices that it can use of the whole cluster (equation 2)"`
-	MeanApps      float64 `json:"mean_apps" doc:"N_avg: mean number of apps over its life"`
-	Rho           float64 `json:"rho" doc:"shared_s / (alone_s * mean_apps)"`
-	Share         float64 `json:"share_s" doc:"the least that it takes alone on a real 1/mean_apps of the cluster, its phases one after the other"`
-	ShareSlowdown float64 `json:"share_slowdown" doc:"shared_s / share_s"`
-	AloneOnShare  float64 `json:"alone_on_share_s" doc:"what it took when simulated alone on its share; 0 if that was not done"`
-	AloneSlowdown float64 `json:"alone_slowdown" doc:"shared_s / alone_on_share_s"`
-	DeviceSeconds float64 `json:"device_seconds" doc:"device time that its jobs held"`
+	Policy        string  `json:"policy"`           // name of the policy
+	App           string  `json:"app"`              // name of the app in the trace, or of the job that is one on its own
+	Sweep         string  `json:"sweep"`            // its id in the run's ledger
+	Tenant        string  `json:"tenant"`           // whose it is
+	Jobs          int     `json:"jobs"`             // jobs that it has had
+	Submitted     float64 `json:"submitted_s"`      // when it came, from the first arrival
+	Shared        float64 `json:"shared_s"`         // T_sh: from then to its end
+	Alone         float64 `json:"alone_s"`          // T_cluster: its work over the devices that it can use of the whole cluster (equation 2)
+	MeanApps      float64 `json:"mean_apps"`        // N_avg: mean number of apps over its life
+	Rho           float64 `json:"rho"`              // shared_s / (alone_s * mean_apps)
+	Share         float64 `json:"share_s"`          // the least that it takes alone on a real 1/mean_apps of the cluster, its phases one after the other
+	ShareSlowdown float64 `json:"share_slowdown"`   // shared_s / share_s
+	AloneOnShare  float64 `json:"alone_on_share_s"` // what it took when simulated alone on its share; 0 if that was not done
+	AloneSlowdown float64 `json:"alone_slowdown"`   // shared_s / alone_on_share_s
+	DeviceSeconds float64 `json:"device_seconds"`   // device time that its jobs held
 }
 
 // Cost is the cost of a run.
