@@ -20,7 +20,7 @@ const (
 	codesKept = 10_000
 )
 
-// NewSignInCode returns a code that signs a browser in once, within a minute, as the holder of a token. It is computed
+// NewSignInCode returns a code that signs a browser in once, within a minute, with the permissions of a token. It is computed
 // from the token without asking a server, and does not reveal the token, so a URL may contain it.
 func NewSignInCode(token string, now time.Time) string {
 	hash := sha256.Sum256([]byte(token))

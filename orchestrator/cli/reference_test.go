@@ -194,7 +194,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// A newcomer's first help shows few commands before all others, and each command stands in a group once.
+// A newcomer's first help shows few commands before all others, and each command is in one group.
 func TestHelpBeginsWithEverydayCommands(t *testing.T) {
 	t.Parallel()
 	app := newTestApp(nil, nil)

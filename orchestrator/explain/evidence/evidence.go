@@ -99,7 +99,7 @@ func readRounds(ctx context.Context, api API, f *explain.Facts) error {
 	return nil
 }
 
-// readTrials reads a failed trial of a failed sweep, and the metrics with which a pruned trial is compared.
+// readTrials reads a failed trial of a failed sweep, and the metrics that a pruned trial is compared with.
 func readTrials(ctx context.Context, api API, f *explain.Facts) (err error) {
 	switch {
 	case f.Trial.GetState() == outbidv1.TrialState_TRIAL_STATE_STOPPED:
