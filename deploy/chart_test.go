@@ -79,7 +79,7 @@ type podSpec struct {
 			Path    string `yaml:"mountPath"`
 			SubPath string `yaml:"subPath"`
 		} `yaml:"volumeMounts"`
-		Security  struct {
+		Security struct {
 			Escalation *bool `yaml:"allowPrivilegeEscalation"`
 			ReadOnly   bool  `yaml:"readOnlyRootFilesystem"`
 			NonRoot    bool  `yaml:"runAsNonRoot"`
