@@ -46,8 +46,8 @@ func (n *node) before(block string) {
 	n.t.Helper()
 	switch {
 	case strings.Contains(block, "helm upgrade"):
-		n.submit("upgrade", 12, 30)
-		n.run("sed -i 's/^image: .*/image: outbid:next/' values.yaml")
+		n.submit("upgrade", 8, 25)
+		n.run("sed -i -e 's/^image: .*/image: outbid:next/' -e 's/training:1/training:2/' values.yaml")
 	case strings.Contains(block, "outbid login"):
 		n.read = n.signIn
 	case strings.Contains(block, "generic outbid-tls") && strings.Contains(block, "reload"):
@@ -79,9 +79,10 @@ func (n *node) after(block string) {
 		n.expect("outbid audit --since 1h --token-file root.token", "ada")
 		n.expect("outbid usage --since 24h --by tenant --token-file root.token", "vision")
 	case strings.Contains(block, "helm upgrade"):
-		n.expect("kubectl -n ml get pods -o jsonpath='{.items[*].spec.containers[0].image}'", "outbid:next")
+		n.checkImages("outbid:next", "registry.example.org/training:2")
 	case strings.Contains(block, "helm rollback"):
-		n.finish("upgrade", 12, 30)
+		n.checkImages("outbid:", "registry.example.org/training:1")
+		n.finish("upgrade", 8, 25)
 	case strings.Contains(block, "generic outbid-tls") && strings.Contains(block, "reload"):
 		n.checkCertificates()
 		n.finish("certificate", 4, 20)
@@ -172,6 +173,15 @@ func (n *node) checkNodes() {
 	n.run(`until outbid --token-file root.token nodes -o json | grep -c '"state": *"up"' | grep -q 2; do sleep 0.5; done`)
 }
 
+// checkImages checks those of the two servers and the two workers.
+func (n *node) checkImages(server, worker string) {
+	n.t.Helper()
+	got := n.run(`kubectl -n ml get pods -l 'app.kubernetes.io/component in (server,worker)' -o jsonpath='{.items[*].spec.containers[0].image}'`)
+	if strings.Count(got, server) != 2 || strings.Count(got, worker) != 2 || strings.Contains(got, "outbid:next") != (server == "outbid:next") {
+		n.t.Errorf("the images are %s, want %s and %s", got, server, worker)
+	}
+}
+
 // insideUse uses the API from a pod, through the Service's name.
 func (n *node) insideUse() {
 	n.t.Helper()
@@ -182,10 +192,10 @@ func (n *node) insideUse() {
 // deletePods deletes the leader's pod and a worker's in the middle of a sweep.
 func (n *node) deletePods() {
 	n.t.Helper()
-	n.submit("long", 6, 30)
+	n.submit("long", 4, 20)
 	n.run(`kubectl -n ml delete pod -l outbid.dev/leader=true --wait=false
 kubectl -n ml delete pod outbid-worker-cpu-1 --wait=false`)
-	n.finish("long", 6, 30)
+	n.finish("long", 4, 20)
 }
 
 // submit submits a sweep of trials with steps of a second, and waits for its first reports.
