@@ -103,9 +103,7 @@ test-optuna-examples: build ## run the official examples of Optuna in EXAMPLES, 
 	  "$$python" $(PYTEST) --durations=0 tests/integrations/test_optuna_examples.py
 
 test-sign-in: build ## sign in with oidc-provider (Node) and Keycloak (Java), which npm and Maven install below .cache
-	mkdir -p .cache/oidc-provider
-	cp orchestrator/endtoend/testdata/oidcprovider/package*.json .cache/oidc-provider
-	cd .cache/oidc-provider && npm ci --no-audit --no-fund
+	.ci/oidc-provider
 	test -d .cache/keycloak/keycloak-26.5.0 || mvn -q dependency:unpack -DoutputDirectory=.cache/keycloak \
 	  -Dartifact=org.keycloak:keycloak-quarkus-dist:26.5.0:zip
 	OUTBID_BIN=bin/outbid OUTBID_OIDC_PROVIDER=$$PWD/.cache/oidc-provider \

@@ -75,7 +75,11 @@ type podSpec struct {
 		Args      []string       `yaml:"args"`
 		Resources map[string]any `yaml:"resources"`
 		Ready     map[string]any `yaml:"readinessProbe"`
-		Security  struct {
+		Mounts    []struct {
+			Path    string `yaml:"mountPath"`
+			SubPath string `yaml:"subPath"`
+		} `yaml:"volumeMounts"`
+		Security struct {
 			Escalation *bool `yaml:"allowPrivilegeEscalation"`
 			ReadOnly   bool  `yaml:"readOnlyRootFilesystem"`
 			NonRoot    bool  `yaml:"runAsNonRoot"`
@@ -236,6 +240,27 @@ func TestChartsImageIsTheBuiltOne(t *testing.T) {
 				t.Errorf("%s has the image %s, want %s (make gen)", o.Metadata.Name, c.Image, want)
 			}
 		}
+	}
+}
+
+// The kubelet brings a changed Secret into a directory of a running container, and never into a file that is mounted alone.
+func TestChartsSecretsCanChange(t *testing.T) {
+	t.Parallel()
+	keys := 0
+	for _, o := range render(t) {
+		for _, c := range o.Spec.Template.Spec.Containers {
+			for _, m := range c.Mounts {
+				if m.SubPath != "" {
+					t.Errorf("%s of %s does not change with its Secret: it is mounted alone (subPath)", m.Path, o.Metadata.Name)
+				}
+				if strings.HasPrefix(m.Path, "/keys") {
+					keys++
+				}
+			}
+		}
+	}
+	if keys != 1 {
+		t.Errorf("%d mounts of the cluster's keys", keys)
 	}
 }
 

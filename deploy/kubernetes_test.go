@@ -1,121 +1,103 @@
 package deploy
 
 import (
-	"bufio"
-	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/csv"
 	"fmt"
-	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/oidc/oidctest"
 )
 
-// node is a real Kubernetes node with the shell in which the chart's README is followed.
-type node struct {
-	t *testing.T
-	// dir is the shell's directory, address the node's address.
-	dir, address string
-	in           io.Writer
-	out          *bufio.Reader
-}
-
-// blockTimeout is how long a block of commands may take: an upgrade of a loaded machine takes minutes.
-const blockTimeout = 10 * time.Minute
-
 // TestKubernetes follows the README of the chart on a real node, block by block as printed, with a store and an identity
-// provider on the node's address. Between the blocks it deletes pods in the middle of a sweep.
+// provider on the node's address. Between the blocks it checks what they did, deletes pods in the middle of a sweep, and lets a
+// sweep run during the upgrade.
 func TestKubernetes(t *testing.T) {
 	if os.Getenv("OUTBID_TEST_KUBERNETES") == "" {
 		t.Skip("no Kubernetes: make test-kubernetes starts a node and sets OUTBID_TEST_KUBERNETES")
 	}
 	n := newNode(t)
-	blocks := readmeBlocks(t, "chart/README.md")
-	n.run("umask 077")
 	n.startStore()
-	for _, b := range blocks {
-		switch {
-		case strings.Contains(b, "generic outbid-tokens"):
-			// The test's provider has a private authority, which a reader adds to this Secret too.
-			b = strings.ReplaceAll(b, "--from-file=bindings.yaml", "--from-file=bindings.yaml --from-file=idp.pem")
-		case strings.Contains(b, "helm upgrade"):
-			n.run("sed -i 's/^image: .*/image: outbid:next/' values.yaml")
-		}
-		if strings.HasPrefix(b, "outbid login") {
-			n.run("export SSL_CERT_FILE=$PWD/idp.pem")
-		}
-		n.run(b)
-		switch {
-		case strings.Contains(b, "helm install"):
-			n.checkNodes()
-		case strings.Contains(b, "outbid login"):
-			n.expect("outbid whoami", "ann")
-		case strings.Contains(b, "outbid --token-file ada.token run"):
-			n.insideUse()
-			n.deletePods()
-		case strings.Contains(b, "helm upgrade"):
-			n.expect("kubectl -n ml get pods -o jsonpath='{.items[*].spec.containers[0].image}'", "outbid:next")
-		case strings.Contains(b, "backup restore"):
-			n.expect("outbid --token-file ada.token show example-1", "done")
-		}
+	n.startProvider()
+	for _, b := range readPage(t, chartPage).blocks {
+		n.before(b)
+		n.follow(b)
+		n.after(b)
 	}
-	if logs := n.run("kubectl -n ml logs -l app.kubernetes.io/component=worker --tail 1000"); strings.Contains(logs, "cannot remove") {
-		n.t.Error("workers do not remove the files of trials")
+	data, err := os.ReadFile(filepath.Join(n.dir, ranFile))
+	if err != nil {
+		t.Fatal(err)
 	}
-	n.run("helm uninstall outbid -n ml --wait --timeout 5m")
+	for _, c := range notRun(readPage(t, chartPage).commands(), strings.Split(string(data), "\n")) {
+		t.Errorf("%s prints a command that was not run: %s", chartPage, c)
+	}
 }
 
-// newNode starts the shell and writes what a reader has: the programs, the chart, values and the store's credentials.
-func newNode(t *testing.T) *node {
-	t.Helper()
-	n := &node{t: t, dir: t.TempDir(), address: os.Getenv("NODE_ADDRESS")}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
+// before does what the text before a block says.
+func (n *node) before(block string) {
+	n.t.Helper()
+	switch {
+	case strings.Contains(block, "helm upgrade"):
+		n.submit("upgrade", 8, 25)
+		n.run("sed -i -e 's/^image: .*/image: outbid:next/' -e 's/training:1/training:2/' values.yaml")
+	case strings.Contains(block, "outbid login"):
+		n.read = n.signIn
+	case strings.Contains(block, "generic outbid-tls") && strings.Contains(block, "reload"):
+		n.serial = n.servedSerial()
+		n.submit("certificate", 4, 20)
+	case strings.Contains(block, "generic outbid-s3") && strings.Contains(block, "replace"):
+		n.run("kill $store; wait $store || true; export AWS_SECRET_ACCESS_KEY=another-secret-of-the-test")
+		n.startStore()
+	case strings.Contains(block, "helm uninstall"):
+		n.checkLogs()
 	}
-	if err := os.Symlink(filepath.Join(root, "deploy"), filepath.Join(n.dir, "deploy")); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "bash")
-	cmd.Dir = n.dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(root, "bin")+":"+filepath.Dir(helm(t))+":"+os.Getenv("PATH"), "HOME="+n.dir,
-		"AWS_ACCESS_KEY_ID=outbid", "AWS_SECRET_ACCESS_KEY=a-secret-of-the-test", "STORE="+n.store())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = writer, writer
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = writer.Close()
-	t.Cleanup(func() { _ = cmd.Wait() })
-	n.in, n.out = in, bufio.NewReader(reader)
-	n.run("outbid tls new --dir idp --host " + n.address + "; cp idp/ca.pem idp.pem")
-	cert, err := tls.LoadX509KeyPair(filepath.Join(n.dir, "idp/cert.pem"), filepath.Join(n.dir, "idp/key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	idp := oidctest.NewTLS(t, n.address+":8443", cert, map[string]any{"sub": "1", "preferred_username": "ann", "groups": []string{"vision"}})
-	n.write("values.yaml", fmt.Sprintf(testValues, n.store(), idp.URL(), oidctest.ClientID))
-	return n
 }
 
-// testValues are those of the README, changed for a node of two processors.
+// after checks what a block did.
+func (n *node) after(block string) {
+	n.t.Helper()
+	n.read = nil
+	switch {
+	case strings.Contains(block, "helm install"):
+		n.checkNodes()
+	case strings.Contains(block, "outbid login"):
+		n.expect("outbid whoami", "ann")
+	case strings.Contains(block, "run sweep.yaml"):
+		n.insideUse()
+		n.deletePods()
+	case strings.Contains(block, "outbid nodes uncordon"):
+		n.checkNodes()
+	case strings.Contains(block, "outbid audit verify"):
+		n.expect("outbid audit --since 1h --token-file root.token", "ada")
+		n.expect("outbid usage --since 24h --by tenant --token-file root.token", "vision")
+	case strings.Contains(block, "helm upgrade"):
+		n.checkImages("outbid:next", "registry.example.org/training:2")
+	case strings.Contains(block, "helm rollback"):
+		n.checkImages("outbid:", "registry.example.org/training:1")
+		n.finish("upgrade", 8, 25)
+	case strings.Contains(block, "generic outbid-tls") && strings.Contains(block, "reload"):
+		n.checkCertificates()
+		n.finish("certificate", 4, 20)
+	case strings.Contains(block, "generic outbid-s3") && strings.Contains(block, "replace"):
+		n.submit("store", 2, 3)
+		n.finish("store", 2, 3)
+	case strings.Contains(block, "backup restore"):
+		for _, sweep := range []string{"example-1", "long-1", "upgrade-1"} {
+			n.expect("outbid --token-file ada.token show "+sweep, "done")
+		}
+		n.checkNodes()
+	}
+}
+
+// testValues differ from those of the README by what a node of two processors needs.
 const testValues = `image: ""
 store: {url: %q}
 server:
@@ -137,81 +119,51 @@ workers:
     resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 256Mi}}
 `
 
-func (n *node) store() string {
-	return "s3://outbid/checkpoints?endpoint=http://" + n.address + ":9000"
-}
-
-func (n *node) write(file, text string) {
-	n.t.Helper()
-	if err := os.WriteFile(filepath.Join(n.dir, file), []byte(text), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 // startStore starts MinIO on the node's address.
 func (n *node) startStore() {
 	n.t.Helper()
 	n.run(fmt.Sprintf(`MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY \
-  %q server --quiet --address %s:9000 --console-address 127.0.0.1:9001 minio > minio.log 2>&1 &
+  %q server --quiet --address %s:9000 --console-address 127.0.0.1:9001 minio >> minio.log 2>&1 &
+store=$!
 until curl -sf http://%[2]s:9000/minio/health/ready; do sleep 0.2; done`, os.Getenv("OUTBID_TEST_MINIO"), n.address))
 }
 
-// run runs commands in the shell, fails the test if one fails, and returns their output.
-func (n *node) run(commands string) string {
+// startProvider starts oidc-provider on the node's address, with a certificate of an authority of its own. It writes this
+// authority and the values, as a reader does.
+func (n *node) startProvider() {
 	n.t.Helper()
-	const end = "-- end of the block --"
-	n.t.Logf("%s %s", time.Now().Format(time.TimeOnly), commands)
-	if _, err := fmt.Fprintf(n.in, "set -euo pipefail\n%s\necho; echo '%s'\n", commands, end); err != nil {
+	n.run("outbid tls new --dir idp --host " + n.address + "; mkdir access; cp idp/ca.pem access/idp.pem")
+	script, err := filepath.Abs("../orchestrator/endtoend/testdata/oidcprovider/provider.mjs")
+	if err != nil {
 		n.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(n.t.Context(), blockTimeout)
-	defer cancel()
-	type result struct {
-		text string
-		err  error
+	cmd := exec.CommandContext(n.t.Context(), "node", script)
+	cmd.Dir = os.Getenv("OUTBID_OIDC_PROVIDER")
+	cmd.Env = append(os.Environ(), "HOST="+n.address, "PORT=8443", "CERT="+filepath.Join(n.dir, "idp/cert.pem"), "KEY="+filepath.Join(n.dir, "idp/key.pem"))
+	log, err := os.Create(filepath.Join(n.dir, "idp.log"))
+	if err != nil {
+		n.t.Fatal(err)
 	}
-	done := make(chan result, 1)
-	go func() {
-		var text strings.Builder
-		for {
-			line, err := n.out.ReadString('\n')
-			if err != nil || line == end+"\n" {
-				done <- result{text.String(), err}
-				return
-			}
-			text.WriteString(line)
-		}
-	}()
-	select {
-	case r := <-done:
-		n.t.Log(r.text)
-		if r.err != nil {
-			n.fail(commands)
-		}
-		return r.text
-	case <-ctx.Done():
-		n.fail(commands)
-		return ""
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
 	}
+	n.t.Cleanup(func() { _ = cmd.Wait() })
+	issuer := "https://" + n.address + ":8443"
+	n.run("until curl -sf --cacert access/idp.pem " + issuer + "/.well-known/openid-configuration; do sleep 0.2; done")
+	n.write("values.yaml", fmt.Sprintf(testValues, n.store(), issuer, oidctest.ClientID))
 }
 
-// fail ends the test with the state of the cluster.
-func (n *node) fail(commands string) {
-	n.t.Helper()
-	for _, args := range []string{
-		"get pods,pvc -A -o wide", "-n ml get events --sort-by=.lastTimestamp",
-		"-n ml logs -l app.kubernetes.io/component=server --tail 20 --prefix", "-n ml logs -l app.kubernetes.io/component=worker --tail 20 --prefix",
-	} {
-		out, err := exec.CommandContext(context.WithoutCancel(n.t.Context()), "kubectl", strings.Fields(args)...).CombinedOutput()
-		n.t.Logf("kubectl %s: %v\n%s", args, err, out)
+// signIn opens the link that 'outbid login' prints, as the person ann.
+func (n *node) signIn(line string) {
+	link := regexp.MustCompile(`open (https://\S+)`).FindStringSubmatch(line)
+	if link == nil {
+		return
 	}
-	n.t.Fatalf("a command failed, or did not end within %v:\n%s", blockTimeout, commands)
-}
-
-func (n *node) expect(commands, want string) {
-	n.t.Helper()
-	if got := n.run(commands); !strings.Contains(got, want) {
-		n.t.Errorf("%s: no %q in\n%s", commands, want, got)
+	browser := oidctest.Browser()
+	browser.Transport = n.trusting("idp/ca.pem")
+	if at, page, err := oidctest.SignIn(browser, link[1], "ann"); err != nil {
+		n.t.Errorf("sign in at %s: %v\n%s", at, err, page)
 	}
 }
 
@@ -221,6 +173,15 @@ func (n *node) checkNodes() {
 	n.run(`until outbid --token-file root.token nodes -o json | grep -c '"state": *"up"' | grep -q 2; do sleep 0.5; done`)
 }
 
+// checkImages checks those of the two servers and the two workers.
+func (n *node) checkImages(server, worker string) {
+	n.t.Helper()
+	got := n.run(`kubectl -n ml get pods -l 'app.kubernetes.io/component in (server,worker)' -o jsonpath='{.items[*].spec.containers[0].image}'`)
+	if strings.Count(got, server) != 2 || strings.Count(got, worker) != 2 || strings.Contains(got, "outbid:next") != (server == "outbid:next") {
+		n.t.Errorf("the images are %s, want %s and %s", got, server, worker)
+	}
+}
+
 // insideUse uses the API from a pod, through the Service's name.
 func (n *node) insideUse() {
 	n.t.Helper()
@@ -228,16 +189,24 @@ func (n *node) insideUse() {
 		"example-1")
 }
 
-// deletePods deletes the leader's pod and a worker's in the middle of a sweep. Every trial must complete, with each step
-// reported once.
+// deletePods deletes the leader's pod and a worker's in the middle of a sweep.
 func (n *node) deletePods() {
 	n.t.Helper()
-	n.write("long.yaml", `name: long
+	n.submit("long", 4, 20)
+	n.run(`kubectl -n ml delete pod -l outbid.dev/leader=true --wait=false
+kubectl -n ml delete pod outbid-worker-cpu-1 --wait=false`)
+	n.finish("long", 4, 20)
+}
+
+// submit submits a sweep of trials with steps of a second, and waits for its first reports.
+func (n *node) submit(name string, trials, steps int) {
+	n.t.Helper()
+	n.write(name+".yaml", fmt.Sprintf(`name: %s
 space: {lr: {float: {low: 0.001, high: 1}}}
 metric: loss
 mode: min
-tuner: {random: {max_steps: 30}}
-limits: {trials: 6}
+tuner: {random: {max_steps: %d}}
+limits: {trials: %d}
 program:
   shell: |
     step=$OUTBID_START_STEP
@@ -248,20 +217,23 @@ program:
       echo "{{\"step\": $step, \"loss\": {lr}, \"checkpoint\": \"checkpoint.$step\"}}" >> $OUTBID_REPORT
     done
     echo $step > $OUTBID_CHECKPOINT_OUT
-`)
-	n.run(`outbid --token-file ada.token submit long.yaml
-until outbid --token-file ada.token show long-1 -o json | grep -q '"steps": *[1-9]'; do sleep 0.5; done
-kubectl -n ml delete pod -l outbid.dev/leader=true --wait=false
-kubectl -n ml delete pod outbid-worker-cpu-1 --wait=false
-until outbid --token-file ada.token show long-1 -o json > long.json && grep -q '"state": *"done"' long.json; do sleep 1; done
-outbid --token-file ada.token export long-1`)
-	n.checkSteps()
+`, name, steps, trials))
+	n.run(fmt.Sprintf(`outbid --token-file ada.token submit %[1]s.yaml
+until outbid --token-file ada.token show %[1]s-1 -o json | grep -q '"steps": *[1-9]'; do sleep 0.5; done`, name))
 }
 
-// checkSteps reads the exported reports of the sweep long-1: six trials, each with the steps 1 to 30 once.
-func (n *node) checkSteps() {
+// finish waits until a sweep is done. Every trial must have completed, with each step reported once.
+func (n *node) finish(name string, trials, steps int) {
 	n.t.Helper()
-	f, err := os.Open(filepath.Join(n.dir, "long-1-reports.csv"))
+	n.run(fmt.Sprintf(`until outbid --token-file ada.token show %[1]s-1 -o json > %[1]s.json && grep -q '"state": *"done"' %[1]s.json; do sleep 1; done
+outbid --token-file ada.token export %[1]s-1`, name))
+	n.checkSteps(name+"-1-reports.csv", trials, steps)
+}
+
+// checkSteps reads the exported reports of a sweep: trials, each with each step once.
+func (n *node) checkSteps(file string, want, steps int) {
+	n.t.Helper()
+	f, err := os.Open(filepath.Join(n.dir, file))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -283,31 +255,57 @@ func (n *node) checkSteps() {
 		trials[row[trial]] = true
 	}
 	for name := range trials {
-		for s := range 30 {
+		for s := range steps {
 			if at := fmt.Sprint(name, " ", s+1); seen[at] != 1 {
 				n.t.Errorf("trial and step %s: %d reports", at, seen[at])
 			}
 		}
 	}
-	if len(trials) != 6 || len(seen) != 180 {
-		n.t.Errorf("%d trials with %d steps, want 6 with 180", len(trials), len(seen))
+	if len(trials) != want || len(seen) != steps*want {
+		n.t.Errorf("%s: %d trials with %d steps, want %d with %d", file, len(trials), len(seen), want, steps*want)
 	}
 }
 
-// readmeBlocks returns the blocks of commands of a page that are marked sh.
-func readmeBlocks(t *testing.T, page string) []string {
-	t.Helper()
-	data, err := os.ReadFile(page)
+// checkLogs fails for what servers and workers must not have to say.
+func (n *node) checkLogs() {
+	n.t.Helper()
+	for component, unwanted := range map[string][]string{"worker": {"cannot remove"}, "server": {"every user of this machine"}} {
+		logs := n.run("kubectl -n ml logs -l app.kubernetes.io/component=" + component + " --tail 1000")
+		for _, text := range unwanted {
+			if strings.Contains(logs, text) {
+				n.t.Errorf("the logs of a %s have %q", component, text)
+			}
+		}
+	}
+}
+
+// trusting returns a transport that trusts an authority.
+func (n *node) trusting(ca string) *http.Transport {
+	pem, err := os.ReadFile(filepath.Join(n.dir, ca))
 	if err != nil {
-		t.Fatal(err)
+		n.t.Error(err)
 	}
-	var blocks []string
-	for _, part := range strings.Split(string(data), "\n```sh\n")[1:] {
-		block, _, _ := strings.Cut(part, "\n```")
-		blocks = append(blocks, block)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
+}
+
+// servedSerial returns the serial number of the certificate that the API presents.
+func (n *node) servedSerial() string {
+	n.t.Helper()
+	return n.run("openssl s_client -connect localhost:7700 < /dev/null 2> /dev/null | openssl x509 -noout -serial")
+}
+
+// checkCertificates waits until the API presents another certificate than before, and fails unless each NATS has read it.
+func (n *node) checkCertificates() {
+	n.t.Helper()
+	n.run("want=$(openssl x509 -noout -serial -in tls/cert.pem)\n" +
+		"until openssl s_client -connect localhost:7700 < /dev/null 2> /dev/null | openssl x509 -noout -serial | grep -qx $want; do sleep 0.5; done")
+	if n.servedSerial() == n.serial {
+		n.t.Errorf("the API still presents the certificate %s", n.serial)
 	}
-	if len(blocks) < 5 {
-		t.Fatalf("%s has %d blocks", page, len(blocks))
+	for i := range 3 {
+		n.run(fmt.Sprintf("until kubectl -n ml logs outbid-nats-%d | grep -q 'Reloaded server configuration'; do sleep 0.5; done", i))
 	}
-	return blocks
+	n.checkNodes()
 }

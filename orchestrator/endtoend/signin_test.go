@@ -2,13 +2,9 @@ package endtoend
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -166,7 +162,7 @@ func (s *signInTest) login(name, how, want string) {
 	text, _ := p.out.text()
 	link := regexp.MustCompile(`open (http\S+)`).FindStringSubmatch(text)[1]
 	if s.idp.is == nil || how != "--device" {
-		s.signIn(newBrowser(s), link, name)
+		s.signIn(oidctest.Browser(), link, name)
 	}
 	select {
 	case <-p.ended:
@@ -249,7 +245,7 @@ func (s *signInTest) checkTokens(token string) {
 // browse signs in to the dashboard.
 func (s *signInTest) browse() {
 	s.Helper()
-	client := newBrowser(s)
+	client := oidctest.Browser()
 	if at, page := s.signIn(client, s.server.Info.API+"/ui/session/start", "ann"); at != s.server.Info.API+"/ui/" {
 		s.Fatalf("the browser is at %s: %s", at, page)
 	}
@@ -263,80 +259,12 @@ func (s *signInTest) browse() {
 	}
 }
 
-// newBrowser returns a client that keeps cookies. Like a browser it sends secure ones to loopback without TLS.
-func newBrowser(t *signInTest) *http.Client {
-	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &http.Client{Jar: loopbackJar{jar}, Timeout: patience}
-}
-
-type loopbackJar struct{ http.CookieJar }
-
-func (j loopbackJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
-	for _, c := range cookies {
-		c.Secure = false
-	}
-	j.CookieJar.SetCookies(u, cookies)
-}
-
-var errNoForm = errors.New("the page has no form")
-
 // signIn opens a link and sends the provider's forms as a person does. It returns where that ended.
 func (s *signInTest) signIn(client *http.Client, link, name string) (at, page string) {
 	s.Helper()
-	resp, err := client.Get(link)
-	for range 8 {
-		if err != nil {
-			s.Fatal(err)
-		}
-		body, readErr := io.ReadAll(resp.Body)
-		if resp.Body.Close(); readErr != nil {
-			s.Fatal(readErr)
-		}
-		at, page = resp.Request.URL.String(), string(body)
-		action, fields, formErr := form(page, name)
-		if formErr != nil {
-			return at, page
-		}
-		target, parseErr := resp.Request.URL.Parse(action)
-		if parseErr != nil {
-			s.Fatal(parseErr)
-		}
-		resp, err = client.PostForm(target.String(), fields)
+	at, page, err := oidctest.SignIn(client, link, name)
+	if err != nil {
+		s.Fatal(err)
 	}
-	s.Fatalf("%s asks for more and more: %s", at, page)
 	return at, page
-}
-
-// form returns the first form of a page, filled in.
-func form(page, name string) (action string, fields url.Values, err error) {
-	head := regexp.MustCompile(`<form[^>]*action="([^"]*)"`).FindStringSubmatch(page)
-	if head == nil {
-		return "", nil, errNoForm
-	}
-	fields = url.Values{}
-	for _, input := range regexp.MustCompile(`<(?:input|button)[^>]*>`).FindAllString(page, -1) {
-		field := regexp.MustCompile(` name="([^"]+)"`).FindStringSubmatch(input)
-		if field == nil || field[1] == "abort" || field[1] == "cancel" {
-			continue
-		}
-		value := ""
-		if v := regexp.MustCompile(` value="([^"]*)"`).FindStringSubmatch(input); v != nil {
-			value = v[1]
-		}
-		switch field[1] {
-		case "login", "username":
-			value = name
-		case "password":
-			value = "x"
-		}
-		fields.Set(field[1], value)
-	}
-	if len(fields) == 0 && !strings.Contains(page, "<button") {
-		return "", nil, fmt.Errorf("%w with fields", errNoForm)
-	}
-	return strings.ReplaceAll(head[1], "&amp;", "&"), fields, nil
 }

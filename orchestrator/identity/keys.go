@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -247,7 +248,11 @@ func (k *Keys) IssueWorker(node, public string, now time.Time) (string, error) {
 // InboxPrefix returns the prefix of the subjects for answers to a node's requests.
 func InboxPrefix(node string) string { return "_INBOX_" + node }
 
-// Revoke invalidates the users that were created for a public key until now. It returns the account's token for NATS.
+// ErrReadOnly means that the directory of the keys cannot be written, such as the volume of a Kubernetes Secret.
+var ErrReadOnly = errors.New("the keys are on a read-only file system")
+
+// Revoke invalidates the users that were created for a public key until now. It returns the account's token for NATS, with
+// ErrReadOnly too: then the revocation ends with this process.
 func (k *Keys) Revoke(public string, now time.Time) (token string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -260,7 +265,11 @@ func (k *Keys) Revoke(public string, now time.Time) (token string, err error) {
 	if token, err = k.claims.Encode(k.operator); err != nil {
 		return "", fmt.Errorf("revoke a NATS user: %w", err)
 	}
-	if err := writeSecret(filepath.Join(k.dir, claimsFile), []byte(token+"\n")); err != nil {
+	err = writeSecret(filepath.Join(k.dir, claimsFile), []byte(token+"\n"))
+	if errors.Is(err, syscall.EROFS) {
+		return token, fmt.Errorf("revoke a NATS user: %w: %w", ErrReadOnly, err)
+	}
+	if err != nil {
 		return "", fmt.Errorf("revoke a NATS user: %w", err)
 	}
 	return token, nil

@@ -20,6 +20,9 @@ var ErrRefused = errors.New("this pod may not join")
 // ErrTaken means that a name belongs to another worker that is alive.
 var ErrTaken = errors.New("the name is taken")
 
+// ErrAccounts means that a list of ServiceAccounts is empty or has an entry of another form.
+var ErrAccounts = errors.New("want NAMESPACE/NAME of a ServiceAccount")
+
 // Pod identifies a pod.
 type Pod struct {
 	Namespace string `json:"namespace"`
@@ -88,7 +91,7 @@ type Config struct {
 	Audience string
 	// Keys verify tokens.
 	Keys oidc.KeySet
-	// Accounts are the ServiceAccounts whose pods may join, as NAMESPACE/NAME.
+	// Accounts are the ServiceAccounts whose pods may join, as NAMESPACE/NAME. Entries of another form admit no pod.
 	Accounts []string
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
@@ -102,9 +105,6 @@ type Admission struct {
 
 // New returns an Admission.
 func New(cfg Config) (*Admission, error) {
-	if err := CheckAccounts(cfg.Accounts); err != nil {
-		return nil, err
-	}
 	v, err := oidc.NewWithKeys(oidc.Config{Issuer: cfg.Issuer, ClientID: cfg.Audience, Now: cfg.Now}, cfg.Keys)
 	if err != nil {
 		return nil, err
@@ -112,14 +112,14 @@ func New(cfg Config) (*Admission, error) {
 	return &Admission{verifier: v, accounts: cfg.Accounts}, nil
 }
 
-// CheckAccounts returns an error for a list that is empty or has an entry that is not NAMESPACE/NAME.
-func CheckAccounts(accounts []string) error {
+// checkAccounts returns ErrAccounts for a list that is empty or has an entry that is not NAMESPACE/NAME.
+func checkAccounts(accounts []string) error {
 	if len(accounts) == 0 {
-		return errors.New("no ServiceAccount may join: want NAMESPACE/NAME")
+		return fmt.Errorf("no pod may join: %w", ErrAccounts)
 	}
 	for _, account := range accounts {
 		if namespace, name, ok := strings.Cut(account, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-			return fmt.Errorf("%q: want NAMESPACE/NAME of a ServiceAccount", account)
+			return fmt.Errorf("%q: %w", account, ErrAccounts)
 		}
 	}
 	return nil

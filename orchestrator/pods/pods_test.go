@@ -163,20 +163,24 @@ func TestOpen(t *testing.T) {
 		asks   string
 		err    string
 	}{
-		"in a pod":                {Source{Accounts: accounts}, own, inPod, "Bearer " + ownToken, ""},
-		"a URL":                   {Source{Issuer: podstest.URL, Keys: api.URL, CAFile: filepath.Join(own, "ca.crt"), Accounts: accounts}, "", outside, "", ""},
-		"a file":                  {Source{Issuer: podstest.URL, Keys: filepath.Join(own, "keys.pem"), Accounts: accounts}, "", outside, "", ""},
-		"no file":                 {Source{Issuer: podstest.URL, Keys: filepath.Join(own, "none"), Accounts: accounts}, "", outside, "", "no such file"},
-		"not in a pod, no issuer": {Source{Accounts: accounts}, filepath.Join(own, "none"), outside, "", "issuer: must be"},
-		"not in a pod, no keys":   {Source{Issuer: podstest.URL, Accounts: accounts}, own, outside, "", "must be a file or URL"},
-		"no account":              {Source{}, own, inPod, "", "no ServiceAccount may join"},
-		"bad account":             {Source{Accounts: []string{"worker"}}, own, inPod, "", "want NAMESPACE/NAME"},
+		"in a pod":                  {Source{Accounts: accounts}, own, inPod, "Bearer " + ownToken, ""},
+		"a URL":                     {Source{Issuer: podstest.URL, Keys: api.URL, CAFile: filepath.Join(own, "ca.crt"), Accounts: accounts}, "", outside, "", ""},
+		"a file":                    {Source{Issuer: podstest.URL, Keys: filepath.Join(own, "keys.pem"), Accounts: accounts}, "", outside, "", ""},
+		"no file":                   {Source{Issuer: podstest.URL, Keys: filepath.Join(own, "none"), Accounts: accounts}, "", outside, "", "no such file"},
+		"not in a pod, no issuer":   {Source{Accounts: accounts}, filepath.Join(own, "none"), outside, "", "issuer: must be"},
+		"not in a pod, no keys":     {Source{Issuer: podstest.URL, Accounts: accounts}, own, outside, "", "must be a file or URL"},
+		"no account":                {Source{}, own, inPod, "", "no pod may join: want NAMESPACE/NAME"},
+		"bad account":               {Source{Accounts: []string{"worker"}}, own, inPod, "", "want NAMESPACE/NAME"},
+		"bad account, not in a pod": {Source{Accounts: []string{"worker"}}, filepath.Join(own, "none"), outside, "", `"worker": want NAMESPACE/NAME`},
 	} {
 		asked.Store("")
 		a, err := open(c.source, c.own, c.getenv)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v, want %q", name, err, c.err)
+			}
+			if wrong := strings.HasSuffix(name, "account") || strings.Contains(name, "account,"); errors.Is(err, ErrAccounts) != wrong {
+				t.Errorf("%s: whether the list of accounts is wrong: %v", name, err)
 			}
 			continue
 		}

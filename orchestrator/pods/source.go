@@ -35,10 +35,13 @@ type Source struct {
 // ownDir has the files that a pod needs to reach its API server.
 const ownDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// Open returns the Admission for a source. It reads files, and sends no request.
+// Open returns the Admission for a source, or ErrAccounts. It reads files, and sends no request.
 func Open(s Source) (*Admission, error) { return open(s, ownDir, os.Getenv) }
 
 func open(s Source, own string, getenv func(string) string) (*Admission, error) {
+	if err := checkAccounts(s.Accounts); err != nil {
+		return nil, err
+	}
 	cfg := Config{Issuer: s.Issuer, Audience: cmp.Or(s.Audience, DefaultAudience), Accounts: s.Accounts}
 	var err error
 	if cfg.Issuer == "" {

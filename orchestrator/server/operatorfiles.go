@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,8 +66,9 @@ func (c *operatorFiles) read(o *Config, keys *identity.Keys, log *slog.Logger) e
 			return badField("Prices", "%w", err)
 		}
 	}
-	for _, file := range []string{o.NATS.Keys, o.Tokens, o.TLSKey} {
-		warnOpen(file, log)
+	for _, file := range openSecrets(o.NATS.Keys, o.Tokens, o.TLSKey) {
+		log.Warn("every user of this machine can read or replace a secret; make it readable only by its owner", "file", file,
+			"fix", "chmod go= "+file)
 	}
 	if err := api.CheckAddr(o.API, c.tokens != nil, c.certs != nil); err != nil {
 		return badField("API", "%w", err)
@@ -76,12 +79,36 @@ func (c *operatorFiles) read(o *Config, keys *identity.Keys, log *slog.Logger) e
 // hasTokens reports whether users other than the one that runs the server submit sweeps: then tokens are required.
 func (c *operatorFiles) hasTokens() bool { return c.tokens != nil }
 
-// warnOpen warns of a secret that every user of this machine can read.
-func warnOpen(file string, log *slog.Logger) {
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
-		log.Warn("every user of this machine can read a secret; make it readable only by its owner", "file", file,
-			"fix", "chmod 600 "+file)
+// openSecrets returns the secrets, files and directories of files, that every user of this machine can read or replace. Who may
+// list a directory does not matter: volumes of Kubernetes let everyone, and only their files are restricted.
+func openSecrets(paths ...string) []string {
+	var open []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		others, sticky := info.Mode().Perm()&0o007, info.Mode()&os.ModeSticky != 0
+		switch {
+		case !info.IsDir() && others != 0, info.IsDir() && others&0o002 != 0 && !sticky:
+			open = append(open, path)
+		case info.IsDir() && others&0o001 != 0:
+			open = append(open, openSeeds(path)...)
+		}
 	}
+	return open
+}
+
+// openSeeds returns the keys in a directory that every user can read or write.
+func openSeeds(dir string) []string {
+	seeds, err := filepath.Glob(filepath.Join(dir, "*.nk"))
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(seeds, func(seed string) bool {
+		info, err := os.Stat(seed)
+		return err != nil || info.Mode().Perm()&0o007 == 0
+	})
 }
 
 // limitsOf returns a tenant's limits: its own settings, and the limits file for the others.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -21,10 +22,10 @@ func (c *Config) openPods() (*pods.Admission, error) {
 		}
 		return nil, nil //nolint:nilnil // pods are not admitted
 	}
-	if err := pods.CheckAccounts(s.Accounts); err != nil {
+	a, err := pods.Open(s)
+	if errors.Is(err, pods.ErrAccounts) {
 		return nil, badField("ServiceAccounts.Accounts", "%w", err)
 	}
-	a, err := pods.Open(s)
 	if err != nil {
 		return nil, badField("ServiceAccounts.Accounts", "the tokens of ServiceAccounts cannot be checked: %w", err)
 	}

@@ -1,16 +1,20 @@
-// A certified OpenID provider on loopback for tests: device flow, code flow with PKCE, groups, refresh, revocation.
+// A certified OpenID provider for tests: device flow, code flow with PKCE, groups, refresh, revocation.
 // Use: PORT=9310 node provider.mjs, in a folder with the modules of package.json. Each start has new signing keys.
+// It listens on loopback without TLS, or on HOST with the files CERT and KEY.
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:https'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 
 const found = createRequire(process.cwd() + '/').resolve('oidc-provider')
 const { Provider } = await import(pathToFileURL(found))
 const port = Number(process.env.PORT)
+const { HOST: host = '127.0.0.1', CERT: cert, KEY: certKey } = process.env
 const people = { ann: ['vision'], eve: [] }
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
 const key = { ...privateKey.export({ format: 'jwk' }), kid: randomBytes(8).toString('hex'), use: 'sig', alg: 'RS256' }
-const provider = new Provider(`http://127.0.0.1:${port}`, {
+const provider = new Provider(`${cert ? 'https' : 'http'}://${host}:${port}`, {
   jwks: { keys: [key] },
   cookies: { keys: ['test'] },
   clients: [{
@@ -29,4 +33,6 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     claims: () => ({ sub: `id-${id}`, preferred_username: id, email: `${id}@example.org`, email_verified: true, groups: people[id] }),
   }),
 })
-provider.listen(port, '127.0.0.1', () => console.log('issuer', provider.issuer))
+const up = () => console.log('issuer', provider.issuer)
+if (cert) createServer({ cert: readFileSync(cert), key: readFileSync(certKey) }, provider.callback()).listen(port, host, up)
+else provider.listen(port, host, up)
