@@ -227,6 +227,24 @@ func (f *fork) queueMessage(m *outbidv1.UplinkMessage) {
 	}
 }
 
+// queueAwaited queues a message like queueMessage. The channel is closed once the message is in the ledger, or was
+// dropped.
+func (f *fork) queueAwaited(m *outbidv1.UplinkMessage) <-chan struct{} {
+	dropped := make(chan struct{})
+	close(dropped)
+	if f.incomplete.Load() {
+		return dropped // the trial resumes from before the reports that are missing
+	}
+	m.Fork = f.ref
+	f.mask.Message(m)
+	acked, err := f.out.addAwaited(f, m)
+	if err != nil {
+		f.failLostMessage(m, fmt.Errorf("it %w", err))
+		return dropped
+	}
+	return acked
+}
+
 // failLostMessage fails the fork because a message of it cannot be sent.
 func (f *fork) failLostMessage(m *outbidv1.UplinkMessage, why error) {
 	f.logger().Warn("cannot send a message of a trial", "message", fmt.Sprintf("%T", m.GetKind()), "error", why)

@@ -345,7 +345,7 @@ type ProcessSaved struct {
 	Shard *CheckpointShard `protobuf:"bytes,5,opt,name=shard,proto3" json:"shard,omitempty"`
 	// Set if the file is the manifest of a checkpoint whose shards are all in the store: their number and size in all.
 	Shards        int32 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"`
-	ShardBytes    int64 `protobuf:"varint,7,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
+	ShardBytes    int64 `protobuf:"varint,7,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"` // ignored by workers that read it from the manifest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -152,6 +152,7 @@ class ProcessSaved(google.protobuf.message.Message):
     shards: builtins.int
     """Set if the file is the manifest of a checkpoint whose shards are all in the store: their number and size in all."""
     shard_bytes: builtins.int
+    """ignored by workers that read it from the manifest"""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
