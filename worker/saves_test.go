@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/manifest"
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
@@ -123,6 +126,50 @@ func TestABadManifestFailsTheTrial(t *testing.T) {
 				if heard := r.bus.orch.heard(1); strings.Contains(heard, "saved") {
 					t.Error(heard)
 				}
+			})
+		})
+	}
+}
+
+// While rank 0 waits for the shards of other nodes, its silence does not count as a hang; after its next message it does.
+func TestWaitingForShardsIsNoHang(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(t *testing.T, x *fakeTraining){
+		"a report": func(_ *testing.T, x *fakeTraining) { x.report(1) },
+		"the manifest": func(t *testing.T, x *fakeTraining) {
+			t.Helper()
+			x.offer(t, two, &outbidv1.ProcessSaved{Step: 4, Shards: 2})
+		},
+		"its shard once more": func(t *testing.T, x *fakeTraining) {
+			t.Helper()
+			x.offer(t, two, &outbidv1.ProcessSaved{Step: 4, Shard: &outbidv1.CheckpointShard{}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, r *rig) {
+				as := assignment(1, 9, 0)
+				as.Body.Gang = &outbidv1.Gang{Ranks: 2, PerDevice: true}
+				as.Body.HangTimeout = durationpb.New(time.Minute)
+				r.bus.orch.assign(as)
+				x := <-r.starts
+				x.fork.Waiting()
+				x.offer(t, two, &outbidv1.ProcessSaved{Step: 4, Shard: &outbidv1.CheckpointShard{Rank: 1}}) // another rank's
+				x.saved(t, "shard 1 4 ")
+				pass(5 * time.Minute)
+				select {
+				case <-x.killed:
+					t.Fatal("it was killed while it waited")
+				default:
+				}
+				next(t, x)
+				synctest.Wait()
+				began := time.Now()
+				<-x.killed
+				if d := time.Since(began); d > time.Minute || d < 59*time.Second {
+					t.Errorf("killed after %s", d)
+				}
+				r.bus.orch.awaitText(t, 1, "HANG: sent nothing for 1m0s")
 			})
 		})
 	}
