@@ -182,6 +182,8 @@ func lostFailure(m *outbidv1.UplinkMessage, why error) *failure {
 		what = fmt.Sprintf("the report of step %d", k.Report.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		what = fmt.Sprintf("the checkpoint of step %d", k.Saved.GetStep())
+	case *outbidv1.UplinkMessage_Shard:
+		what = fmt.Sprintf("the shard of step %d", k.Shard.GetStep())
 	case *outbidv1.UplinkMessage_Reached:
 		what = fmt.Sprintf("the message that step %d was reached", k.Reached.GetStep())
 	}

@@ -78,6 +78,8 @@ type fork struct {
 	made  time.Time
 	// stalled is set while a report waits for room in the outbox, or for the report rate.
 	stalled atomic.Bool
+	// waiting is set while rank 0 waits for shards that other processes of its gang store.
+	waiting atomic.Bool
 	// heldUp is set while the fork runs only part of the time because others wait for the disk that it fills.
 	heldUp atomic.Bool
 	// incomplete is set once a report was dropped because the fork ended while it waited for room in the outbox. No later report,
@@ -227,6 +229,24 @@ func (f *fork) queueMessage(m *outbidv1.UplinkMessage) {
 	}
 }
 
+// queueAwaited queues a message like queueMessage. The channel is closed once the message is in the ledger, or was
+// dropped.
+func (f *fork) queueAwaited(m *outbidv1.UplinkMessage) <-chan struct{} {
+	dropped := make(chan struct{})
+	close(dropped)
+	if f.incomplete.Load() {
+		return dropped // the trial resumes from before the reports that are missing
+	}
+	m.Fork = f.ref
+	f.mask.Message(m)
+	acked, err := f.out.addAwaited(f, m)
+	if err != nil {
+		f.failLostMessage(m, fmt.Errorf("it %w", err))
+		return dropped
+	}
+	return acked
+}
+
 // failLostMessage fails the fork because a message of it cannot be sent.
 func (f *fork) failLostMessage(m *outbidv1.UplinkMessage, why error) {
 	f.logger().Warn("cannot send a message of a trial", "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
@@ -299,6 +319,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 		return
 	}
 	f.sendBegan()
+	f.waiting.Store(false)
 	f.touch()
 	var bad *failure
 	for i, r := range reports {
@@ -337,6 +358,9 @@ func (f *fork) Saved(s *outbidv1.ProcessSaved) {
 	if s.GetShard() != nil && f.body.GetGang() == nil {
 		s.Shard.Rank = 0
 	}
+	if s.GetShard().GetRank() == 0 {
+		f.waiting.Store(false)
+	}
 	taken, err := f.takeFile(s)
 	switch {
 	case errors.Is(err, trialfile.ErrTooLarge):
@@ -356,7 +380,16 @@ func (f *fork) Packed(s *outbidv1.ProcessSaved) { f.post(savedEvent{s}) }
 func (f *fork) Working() { f.touch() }
 
 // Reached implements session.Trial and program.Trial.
-func (f *fork) Reached(step int64) { f.post(reachedEvent{step}) }
+func (f *fork) Reached(step int64) {
+	f.waiting.Store(false)
+	f.post(reachedEvent{step})
+}
+
+// Waiting implements session.Trial.
+func (f *fork) Waiting() {
+	f.touch()
+	f.waiting.Store(true)
+}
 
 // Began implements session.Trial.
 func (f *fork) Began() {

@@ -214,7 +214,7 @@ func (l *life) savesMatter() bool {
 
 // isExcused reports whether the process has a reason to be silent. Only rank 0 of a gang says anything.
 func (l *life) isExcused() bool {
-	return l.body.GetGang().GetFirstRank() > 0 || l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
+	return l.body.GetGang().GetFirstRank() > 0 || l.waits || l.waiting.Load() || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
 }
 
 // checkSilence ends a process that hangs or does not obey.

@@ -166,6 +166,8 @@ func describe(m *outbidv1.UplinkMessage) string {
 		return fmt.Sprintf("reached %d", k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		return fmt.Sprintf("saved %d %s", k.Saved.GetStep(), k.Saved.GetKey())
+	case *outbidv1.UplinkMessage_Shard:
+		return fmt.Sprintf("shard %d %d of %d bytes", k.Shard.GetShard().GetRank(), k.Shard.GetStep(), k.Shard.GetShard().GetBytes())
 	case *outbidv1.UplinkMessage_Ended:
 		e := k.Ended
 		text := fmt.Sprintf("ended %s at %d", strings.TrimPrefix(e.GetOutcome().String(), "FORK_OUTCOME_"), e.GetStep())

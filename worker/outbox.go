@@ -66,6 +66,14 @@ type entry struct {
 	bytes int
 	// report is the sequence number of a report within its fork; 0 for other messages.
 	report uint64
+	// acked is closed once the message is in the ledger or dropped, unless it is nil.
+	acked chan struct{}
+}
+
+func (e entry) release() {
+	if e.acked != nil {
+		close(e.acked)
+	}
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1), first: 1} }
@@ -78,6 +86,17 @@ func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) error {
 	err := o.push(entry{message: m, fork: f})
 	o.flush()
 	return err
+}
+
+// addAwaited queues a message like add. The channel is closed once the message is in the ledger, or was dropped for a
+// new boot.
+func (o *outbox) addAwaited(f *fork, m *outbidv1.UplinkMessage) (<-chan struct{}, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := entry{message: m, fork: f, acked: make(chan struct{})}
+	err := o.push(e)
+	o.flush()
+	return e.acked, err
 }
 
 // addDelayed queues a message that is sent with the next one, or alone after sendDelay. It returns why the message
@@ -242,6 +261,7 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	for i := range n {
 		o.bytes -= o.entries[i].bytes
 		f(o.entries[i])
+		o.entries[i].release()
 		o.entries[i] = entry{}
 	}
 	o.entries = o.entries[n:]
@@ -277,6 +297,9 @@ func (o *outbox) removeAcked(n int) {
 func (o *outbox) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for _, e := range o.entries {
+		e.release()
+	}
 	o.entries, o.first, o.bytes = nil, 1, 0
 	o.flights, o.flying = nil, 0
 	if o.room != nil {

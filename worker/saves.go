@@ -1,12 +1,15 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/manifest"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -96,20 +99,64 @@ func saveName(s *outbidv1.ProcessSaved) string {
 	return "save"
 }
 
-// announceSave tells the orchestrator about a stored checkpoint, and the training code about a stored file.
-func (f *fork) announceSave(s *outbidv1.ProcessSaved, stored *storedFile) {
-	if s.GetShard() != nil {
-		done := &outbidv1.SaveDone{Fork: f.ref, Step: s.GetStep(), Shard: &outbidv1.CheckpointShard{
-			Rank: s.GetShard().GetRank(), Bytes: stored.size, Sha256: stored.sums.SHA256, Crc64Nvme: stored.sums.CRC64,
-		}}
+// announce tells the orchestrator about a stored file, and then the training code. Shards and their manifest are
+// answered once the message is in the ledger: the manifest must not be there before a shard of another node, nor a later
+// shard before the manifest.
+func (u *uploader) announce(s *outbidv1.ProcessSaved, stored *storedFile) {
+	f := u.fork
+	if shard := s.GetShard(); shard != nil {
+		sums := &outbidv1.CheckpointShard{
+			Rank: shard.GetRank(), Bytes: stored.size, Sha256: stored.sums.SHA256, Crc64Nvme: stored.sums.CRC64,
+		}
+		u.awaitLedger(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Shard{Shard: &outbidv1.SavedShard{Step: s.GetStep(), Shard: sums}}})
+		done := &outbidv1.SaveDone{Fork: f.ref, Step: s.GetStep(), Shard: sums}
 		f.tellTraining(func(t training) { t.ShardDone(done) })
 		return
 	}
-	f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
+	saved := &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
 		Key: stored.key, Step: s.GetStep(), Bytes: stored.size, Sha256: stored.sums.SHA256, Crc64Nvme: stored.sums.CRC64,
-		Time: timestamppb.New(time.Now()), Metric: s.Metric, Shards: s.GetShards(), ShardBytes: s.GetShardBytes(),
-	}}})
+		Time: timestamppb.New(time.Now()), Metric: s.Metric, Shards: s.GetShards(), ShardBytes: stored.shardBytes, ManifestSum: stored.manifest,
+	}}}
+	if s.GetShards() > 0 {
+		u.awaitLedger(saved)
+	} else {
+		f.queueMessage(saved)
+	}
 	f.answerSave(s, "")
+}
+
+// awaitLedger queues a message, and returns once it is in the ledger or the uploader is stopped.
+func (u *uploader) awaitLedger(m *outbidv1.UplinkMessage) {
+	select {
+	case <-u.fork.queueAwaited(m):
+	case <-u.ctx.Done():
+	}
+}
+
+// manifestError means that the process wrote a manifest that cannot be used.
+type manifestError struct{ err error }
+
+// Error implements error.
+func (e *manifestError) Error() string { return e.err.Error() }
+
+// manifestOf reads the manifest in an offered file and returns its shards' sum and size, or nothing for other files.
+func manifestOf(s *outbidv1.ProcessSaved) (sum string, size int64, err error) {
+	if s.GetShards() == 0 {
+		return "", 0, nil
+	}
+	m, err := manifest.ReadFile(s.GetPath(), s.GetShards())
+	if errors.Is(err, os.ErrNotExist) {
+		return "", 0, err
+	}
+	if err != nil {
+		return "", 0, &manifestError{err}
+	}
+	for _, shard := range m.Shards {
+		if size += shard.Bytes; size < 0 {
+			return "", 0, &manifestError{errors.New("the manifest of the shards: their sizes are too large")}
+		}
+	}
+	return manifest.Sum(m.Shards), size, nil
 }
 
 // answerSave answers a file of the training code. An empty failure means that it is stored.

@@ -117,7 +117,7 @@ func (l *workerLoop) info() *outbidv1.NodeInfo {
 	return &outbidv1.NodeInfo{
 		Name: l.cfg.Node, Boot: l.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs), MemoryBytes: m.MemoryBytes,
 		Version: sanitize.Line(l.cfg.Version, limits.Name), Hostname: sanitize.Line(hostname, limits.Name), Labels: l.cfg.Labels,
-		Pid: int32(os.Getpid()), Warnings: l.cfg.warnings, SealKey: l.seal.Public(), Killed: l.killed,
+		Pid: int32(os.Getpid()), Warnings: l.cfg.warnings, SealKey: l.seal.Public(), Killed: l.killed, ReportsShards: true,
 	}
 }
 

@@ -55,6 +55,9 @@ type storedFile struct {
 	key  string
 	size int64
 	sums checksum.Sums
+	// manifest is the sum of a manifest's shards, or "", and shardBytes their size in all.
+	manifest   string
+	shardBytes int64
 }
 
 func newUploader(f *fork) *uploader {
@@ -156,7 +159,7 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 			u.mu.Lock()
 			u.stored = stored.key
 			u.mu.Unlock()
-			f.announceSave(s, stored)
+			u.announce(s, stored)
 			return
 		}
 		if u.ctx.Err() != nil {
@@ -165,6 +168,11 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 		}
 		if errors.Is(err, os.ErrNotExist) { // the file is gone: trying again does not help
 			u.answer(s, oneLine(err))
+			return
+		}
+		if bad := (*manifestError)(nil); errors.As(err, &bad) { // the process would write the same again
+			u.drop(s, oneLine(err))
+			f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the checkpoint of step %d: %s", s.GetStep(), oneLine(err)))
 			return
 		}
 		if errors.Is(err, objects.ErrRefused) {
@@ -237,11 +245,15 @@ func root(err error) error {
 
 func (u *uploader) put(s *outbidv1.ProcessSaved) (*storedFile, error) {
 	key := u.fork.saveKey(s)
+	sum, shardBytes, err := manifestOf(s)
+	if err != nil {
+		return nil, err
+	}
 	size, sums, err := objects.PutFile(u.ctx, u.fork.store(), key, s.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	return &storedFile{key: key, size: size, sums: sums}, nil
+	return &storedFile{key: key, size: size, sums: sums, manifest: sum, shardBytes: shardBytes}, nil
 }
 
 // store returns the fork's access to the object store. If trials run as other users, files exchanged with them are

@@ -33,7 +33,7 @@ func (a *Access) MayReach(req *outbidv1.AccessRequest) error {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())
 	}
 	if req.GetWrite() {
-		if maySave(s, t.Held(ref.GetLeaseId()), place, req.GetKey()) {
+		if maySave(s, t, t.Held(ref.GetLeaseId()), place, req.GetKey()) {
 			return a.MayKeep(s.ID, req.GetBytes())
 		}
 		return fmt.Errorf("%s: trial %d of %s may not save this checkpoint under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
@@ -53,14 +53,14 @@ func (a *Access) MayReach(req *outbidv1.AccessRequest) error {
 }
 
 // maySave reports whether a place of a lease may store an object: the first place checkpoints of this lease, and every
-// place the shards of its ranks.
-func maySave(s *state.Sweep, l *state.Lease, place int, key string) bool {
+// place the shards of its ranks. A complete checkpoint with shards is not replaced.
+func maySave(s *state.Sweep, t *state.Trial, l *state.Lease, place int, key string) bool {
 	if ck, rank, ok := objects.ParseShard(key); ok {
 		first, count := l.Ranks(spec.PerDevice(s.Spec), place)
-		return ck.Of(s.ID, l.Trial, l.ID) && rank >= first && rank < first+count
+		return ck.Of(s.ID, l.Trial, l.ID) && rank >= first && rank < first+count && t.Sharded(l, ck.Step) == nil
 	}
 	ck, ok := objects.ParseCheckpoint(key)
-	return place == 0 && ok && ck.Of(s.ID, l.Trial, l.ID)
+	return place == 0 && ok && ck.Of(s.ID, l.Trial, l.ID) && (ck.Format != objects.Sharded || t.Sharded(l, ck.Step) == nil)
 }
 
 // MayKeep returns why a checkpoint of this size may not be stored for a sweep now, or nil if it may. The error is a

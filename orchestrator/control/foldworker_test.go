@@ -110,6 +110,9 @@ func (l *life) say(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 			Step: f.step,
 		})
 	case l.n(20) == 0:
+		if f.step%2 == 0 {
+			return shardMessage(a.GetBody().GetGang().GetFirstRank(), f.step, 7)
+		}
 		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{Level: "info", Text: "a note"}}}
 	case a.GetUntilStep() > 0 && f.step >= a.GetUntilStep():
 		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: f.step}}}

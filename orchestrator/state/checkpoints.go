@@ -29,6 +29,7 @@ func (f *foldContext) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), trustAfter)
 	s.setStart(t, nil)
 	f.savedInRound(c)
+	t.savedUnder(c).completeShards(c)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
 		s.rank(t.Number, o)

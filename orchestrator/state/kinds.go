@@ -60,6 +60,7 @@ func trialKinds() []*Kind {
 			seenAt(stepReached)),
 		newTrialKind((*event).GetCheckpointSaved, (*foldContext).checkpointSaved, advances, seenAt(stepSaved)),
 		newTrialKind((*event).GetCheckpointDropped, (*foldContext).checkpointDropped, advances),
+		newTrialKind((*event).GetShardStored, shardStored),
 	}
 }
 

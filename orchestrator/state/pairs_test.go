@@ -97,6 +97,7 @@ func leaseEvents() map[string]*event {
 			Sweep: "s-1", LeaseId: 1, Kind: outbidv1.FailureKind_FAILURE_KIND_ERROR,
 		}}},
 		"TrialReported": reported(0, 1, .5),
+		"ShardStored":   shardStored(1, 0, 3, 10),
 		"TrialReached":  {Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", LeaseId: 1, Step: 3}}},
 	}
 }
@@ -148,7 +149,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"TrialCreated": {}, // it exists already
 		"LeaseGranted": {"queued": "running"}, "TrialAsked": {"queued": "running"}, "LeaseEnded": leaseOver,
 		"LeaseRevoked": withLease, "LeaseRenewed": withLease, "PlaceEnded": withLease, "ForkStarted": withLease,
-		"ForkFailed": withLease, "TrialReported": withLease, "TrialReached": withLease,
+		"ForkFailed": withLease, "ShardStored": withLease, "TrialReported": withLease, "TrialReached": withLease,
 		"TrialPaused":   same("running").and("queued", "paused"),
 		"TrialTargeted": same("queued", "running", "completed and leased").and("paused", "queued").and("completed", "queued"),
 		"TrialTargeted reopens": same("queued", "running").and("paused", "queued").and("completed", "queued").
@@ -203,7 +204,7 @@ func TestEveryEventInEveryStateOfALease(t *testing.T) {
 		"LeaseRevoked pause": maps.Clone(stays).and("starting", "pausing").and("running", "pausing later"),
 		"LeaseRevoked stop": same("stopping", "stopping later").and("starting", "stopping").and("running", "stopping later").
 			and("pausing", "stopping").and("pausing later", "stopping later"),
-		"LeaseRenewed": stays, "PlaceEnded": stays, "ForkFailed": stays, "TrialReported": stays, "TrialReached": stays,
+		"LeaseRenewed": stays, "PlaceEnded": stays, "ForkFailed": stays, "TrialReported": stays, "TrialReached": stays, "ShardStored": stays,
 	}
 	tryPairs(t, states, events, want, func(st *state.State) string {
 		l := st.Sweeps["s-1"].Trials[0].Lead()

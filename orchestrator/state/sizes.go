@@ -18,7 +18,7 @@ func ReportSize(r *outbidv1.Report) int64 {
 	return int64(n)
 }
 
-// checkpointBytes returns the size of the checkpoints of the event's trial. It is 0 for reports, which are the most
+// checkpointBytes returns the size of the checkpoints of the event's trial, with shards of incomplete ones. It is 0 for reports, which are the most
 // frequent events and change no checkpoints.
 func (f *foldContext) checkpointBytes() int64 {
 	if f.trial == nil || f.kind.Readers == ReadersReport {
@@ -31,6 +31,11 @@ func (t *Trial) checkpointBytes() int64 {
 	n := int64(0)
 	for _, c := range t.Checkpoints {
 		n += CheckpointSize(c)
+	}
+	for _, l := range t.Leases {
+		for _, s := range l.Shards {
+			n += s.GetShard().GetBytes()
+		}
 	}
 	return n
 }

@@ -86,7 +86,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
 			FromStep: l.FromStep, Training: stamp(l.Training), LastReportSeq: l.LastReportSeq, Step: l.Step, AtTarget: l.AtTarget,
-			Void: l.Void, TrainedWell: l.trainedWell, Metered: l.metered,
+			Void: l.Void, TrainedWell: l.trainedWell, Metered: l.metered, Shards: l.Shards,
 		})
 	}
 	return r
@@ -212,7 +212,7 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
 		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
-		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(), metered: r.GetMetered(),
+		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(), metered: r.GetMetered(), Shards: r.GetShards(),
 	}
 	t.Leases = append(t.Leases, l)
 	if len(l.Places) == 0 {

@@ -270,6 +270,9 @@ type Lease struct {
 	LastReportSeq uint64
 	// Version of the assignment. It grows with every change that the fork must learn.
 	Version uint64
+	// Shards has the newest stored shard of each rank whose checkpoint is not complete, by rank. The slice must not be
+	// changed.
+	Shards []*outbidv1.SavedShard
 
 	// trainedWell reports that the lease has lasted long enough to show that its nodes can train.
 	trainedWell bool

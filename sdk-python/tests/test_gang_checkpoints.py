@@ -143,9 +143,72 @@ def test_a_shard_that_is_not_stored_delays_the_checkpoint(
     with gang(tmp_path, store, failures=2, until_step=4) as r:
         assert r.run(train) == [None] * 3
     assert sorted(store.complete) == [4]
-    kinds = [m.WhichOneof("kind") for m in r.workers[0].said]
+    kinds = [kind for m in r.workers[0].said if (kind := m.WhichOneof("kind")) != "waiting"]
     assert kinds == ["saved"] * 4 + ["reached", "ended"]  # three times its shard, and one manifest
     assert "step 4 is not stored yet: the shard of rank 2: the disk is full" in capsys.readouterr().err
+
+
+class Slow(Storing):
+    """A worker that stores its shards only once `go` is set."""
+
+    def __init__(self, store: Store, rank: int, go: threading.Event) -> None:
+        super().__init__(store, rank)
+        self._go = go
+
+    def send(self, message: session_pb2.AttachRequest) -> None:
+        if not message.HasField("saved"):
+            super().send(message)
+            return
+        self.said.append(message)
+
+        def later() -> None:
+            assert self._go.wait(30)
+            self.inbox.put(session_pb2.AttachResponse(save_done=self.store(message.saved)))
+
+        threading.Thread(target=later, daemon=True).start()
+
+
+class Leading(Storing):
+    """The worker of rank 0, which sets `told` when it learns that rank 0 waits for other workers."""
+
+    def __init__(self, store: Store, told: threading.Event) -> None:
+        super().__init__(store, 0)
+        self._told = told
+
+    def send(self, message: session_pb2.AttachRequest) -> None:
+        super().send(message)
+        if message.HasField("waiting"):
+            self._told.set()
+
+
+def test_rank_0_says_that_it_waits_for_other_workers(tmp_path: Path, store: Store) -> None:
+    told, late = threading.Event(), threading.Event()
+
+    def one(trial: Trial) -> None:
+        for step in trial.steps():
+            if trial.rank == 1:
+                assert late.wait(30)  # this rank may hang
+            trial.save(weights(trial, step), sharded=True)
+            trial.report(loss=1.0)
+            if trial.rank == 0:
+                leader, drain = trial._leader, trial._drain
+                assert leader is not None
+
+                def watch() -> None:
+                    drain()
+                    if 2 in leader._storing and not late.is_set():
+                        assert not told.is_set()
+                        late.set()
+
+                trial._drain = watch  # type: ignore[method-assign]
+        trial._finish("", "")
+
+    workers = [Leading(store, told), Storing(store, 1), Slow(store, 2, told)]
+    with ranks(tmp_path, workers=workers, sharded_checkpoints=True, until_step=1) as r:
+        assert r.run(one) == [None] * 3
+    assert sorted(store.complete) == [1]
+    kinds = [m.WhichOneof("kind") for m in workers[0].said]
+    assert kinds == ["saved", "waiting", "saved", "reached", "ended"]
 
 
 def test_the_shards_of_the_best_report_are_kept(tmp_path: Path, store: Store) -> None:

@@ -47,6 +47,13 @@ func (m *member) Began() {
 	}
 }
 
+// Waiting implements session.Trial.
+func (m *member) Waiting() {
+	if m.leads() {
+		m.group.cfg.Trial.Waiting()
+	}
+}
+
 // Reached implements session.Trial.
 func (m *member) Reached(step int64) {
 	if m.leads() {

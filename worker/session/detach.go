@@ -87,6 +87,9 @@ func (detachedTrial) Saved(*outbidv1.ProcessSaved) {}
 // Began implements Trial.
 func (detachedTrial) Began() {}
 
+// Waiting implements Trial.
+func (detachedTrial) Waiting() {}
+
 // Reached implements Trial.
 func (detachedTrial) Reached(int64) {}
 

@@ -53,6 +53,8 @@ type Trial interface {
 	Saved(saved *outbidv1.ProcessSaved)
 	// Began is called when one of several forks begins its first step.
 	Began()
+	// Waiting receives that the process waits for shards that others of its gang store, until its next message.
+	Waiting()
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
 	// Note receives a line for the user. It must not block, and may be called while another method runs.

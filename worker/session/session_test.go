@@ -120,6 +120,7 @@ func (r *recorder) Saved(s *outbidv1.ProcessSaved) {
 }
 func (r *recorder) Note(text string)   { r.events <- "note: " + text }
 func (r *recorder) Began()             { r.events <- "began" }
+func (r *recorder) Waiting()           { r.events <- "waiting" }
 func (r *recorder) Reached(step int64) { r.events <- fmt.Sprintf("reached %d", step) }
 func (r *recorder) Ended(e *outbidv1.ForkEnded) {
 	r.ended = e

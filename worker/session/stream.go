@@ -109,6 +109,10 @@ func (p *proc) handle(m *outbidv1.AttachRequest, endFollows bool) {
 		if t.matches(k.Began.GetFork()) {
 			t.trial.Began()
 		}
+	case *outbidv1.AttachRequest_Waiting:
+		if t.matches(k.Waiting.GetFork()) {
+			t.trial.Waiting()
+		}
 	case *outbidv1.AttachRequest_Reached:
 		if t.matches(k.Reached.GetFork()) {
 			t.trial.Reached(k.Reached.GetStep())

@@ -2,6 +2,8 @@
 package manifest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -25,6 +27,16 @@ type Shard struct {
 	SHA256 string `json:"sha256"`
 }
 
+// Sum returns the SHA-256, in hex, of the sizes and sums of shards in the order of their ranks. Equal sums mean equal
+// shards.
+func Sum(shards []Shard) string {
+	h := sha256.New()
+	for _, s := range shards {
+		_, _ = fmt.Fprintf(h, "%d %q\n", s.Bytes, s.SHA256)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // Parse parses a manifest of a number of shards.
 func Parse(data []byte, shards int32) (*Manifest, error) {
 	m := new(Manifest)
@@ -35,8 +47,11 @@ func Parse(data []byte, shards int32) (*Manifest, error) {
 		return nil, fmt.Errorf("the manifest of the shards: must have %d, has %d", shards, len(m.Shards))
 	}
 	for i, s := range m.Shards {
-		if s.SHA256 == "" {
+		switch {
+		case s.SHA256 == "":
 			return nil, fmt.Errorf("the manifest of the shards: shard %d has no SHA-256", i)
+		case s.Bytes < 0:
+			return nil, fmt.Errorf("the manifest of the shards: shard %d has %d bytes", i, s.Bytes)
 		}
 	}
 	return m, nil
@@ -44,11 +59,13 @@ func Parse(data []byte, shards int32) (*Manifest, error) {
 
 // ReadFile reads a manifest of a number of shards.
 func ReadFile(path string, shards int32) (*Manifest, error) {
-	info, err := os.Stat(path)
-	if err != nil {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if info.Size() > MaxBytes {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the manifest of the shards: %s is not a regular file", path)
+	case info.Size() > MaxBytes:
 		return nil, fmt.Errorf("the manifest of the shards: must have at most %d bytes, has %d", MaxBytes, info.Size())
 	}
 	data, err := os.ReadFile(path) //nolint:gosec // the worker's own copy

@@ -40,10 +40,29 @@ func TestANodeNeedsTheShardsOfItsRanks(t *testing.T) {
 	}
 }
 
+func TestASumSaysWhetherShardsAreEqual(t *testing.T) {
+	t.Parallel()
+	one, other := manifest.Shard{Bytes: 1, SHA256: "a"}, manifest.Shard{Bytes: 2, SHA256: "b"}
+	seen := map[string]int{}
+	for i, shards := range [][]manifest.Shard{
+		nil, {one}, {other}, {one, other}, {other, one}, {one, one}, {{Bytes: 2, SHA256: "a"}}, {{Bytes: 1, SHA256: "a\" 1 \"a"}},
+	} {
+		sum := manifest.Sum(shards)
+		if before, found := seen[sum]; found {
+			t.Errorf("%v has the sum of list %d", shards, before)
+		}
+		if sum != manifest.Sum(slices.Clone(shards)) {
+			t.Errorf("%v has two sums", shards)
+		}
+		seen[sum] = i
+	}
+}
+
 func TestADamagedManifestIsRejected(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{`: "unexpected end", two: "must have 3, has 2", `{"shards": [{}, {}, {}]}`: "shard 0 has no SHA-256",
+		`{"shards": [{"sha256": "a"}, {"sha256": "b", "bytes": -1}, {}]}`: "shard 1 has -1 bytes",
 	} {
 		if _, err := manifest.Parse([]byte(text), 3); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

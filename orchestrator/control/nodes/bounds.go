@@ -25,6 +25,10 @@ func boundMessage(m *outbidv1.UplinkMessage) {
 		boundCheckpoint(k.Consolidated.GetCheckpoint())
 	case *outbidv1.UplinkMessage_Saved:
 		boundCheckpoint(k.Saved)
+	case *outbidv1.UplinkMessage_Shard:
+		if sums := k.Shard.GetShard(); sums != nil {
+			sums.Sha256, sums.Crc64Nvme = sanitize.Line(sums.GetSha256(), limits.Name), sanitize.Line(sums.GetCrc64Nvme(), limits.Name)
+		}
 	}
 }
 
@@ -32,7 +36,7 @@ func boundCheckpoint(ck *outbidv1.Checkpoint) {
 	if ck == nil {
 		return
 	}
-	for _, text := range []*string{&ck.Sha256, &ck.Crc64Nvme} {
+	for _, text := range []*string{&ck.Sha256, &ck.Crc64Nvme, &ck.ManifestSum} {
 		*text = sanitize.Line(*text, limits.Name)
 	}
 	if o := ck.GetOuter(); o != nil {

@@ -110,7 +110,7 @@ func (ns *Nodes) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	switch place := l.PlaceOn(n.Info.GetName()); {
 	case place < 0:
 		return
-	case place > 0 && m.GetEnded() == nil:
+	case place > 0 && m.GetEnded() == nil && m.GetShard() == nil:
 		return // only rank 0 reports for a gang
 	}
 	switch k := m.GetKind().(type) {
@@ -126,11 +126,35 @@ func (ns *Nodes) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	case *outbidv1.UplinkMessage_Saved:
 		// Reject another trial's object, which this trial would otherwise read and delete.
 		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, l.ID) && hasItsShards(s, t, l, ck, k.Saved) {
-			ns.trials.Saved(s, t, l, k.Saved)
+			ns.saved(s, t, l, k.Saved)
+		}
+	case *outbidv1.UplinkMessage_Shard:
+		if isItsShard(s, t, l, n.Info.GetName(), k.Shard) {
+			ns.trials.ShardStored(s, t, l, k.Shard)
 		}
 	case *outbidv1.UplinkMessage_Ended:
 		ns.trials.Ended(s, t, l, n.Info.GetName(), k.Ended)
 	}
+}
+
+// saved records a checkpoint. If all workers of a gang report their shards, a checkpoint with shards counts if they were
+// reported; otherwise what the process of rank 0 says about them counts.
+func (ns *Nodes) saved(s *state.Sweep, t *state.Trial, l *state.Lease, saved *outbidv1.Checkpoint) {
+	older := func(p state.Place) bool { return !ns.st.Nodes[p.Node].Info.GetReportsShards() }
+	if saved.GetShards() == 0 || slices.ContainsFunc(l.Places, older) {
+		saved.ManifestSum = ""
+		ns.trials.Saved(s, t, l, saved)
+		return
+	}
+	ns.trials.ShardsSaved(s, t, l, saved)
+}
+
+// isItsShard reports whether a shard was saved by a process of a node. Forks do not save shards.
+func isItsShard(s *state.Sweep, t *state.Trial, l *state.Lease, node string, saved *outbidv1.SavedShard) bool {
+	first, count := l.Ranks(spec.PerDevice(s.Spec), l.PlaceOn(node))
+	rank := saved.GetShard().GetRank()
+	part, _ := t.Round.Part(l.ID)
+	return part == nil && rank >= first && rank < first+count && saved.GetShard().GetSha256() != "" && saved.GetShard().GetBytes() >= 0 && saved.GetStep() >= 0
 }
 
 // hasItsShards reports whether a checkpoint has one shard of each process, or none if it is one file. Forks do not save

@@ -46,9 +46,13 @@ func (ts *Trials) RevokeLease(s *state.Sweep, t *state.Trial, l *state.Lease, ho
 
 // EndLease records that nothing runs under a lease any more.
 func (ts *Trials) EndLease(s *state.Sweep, t *state.Trial, l *state.Lease, reason string) {
+	shards := l.Shards
 	ts.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Reason: reason, DeviceSeconds: l.DeviceSeconds(ts.core.Now()),
 	}}})
+	for _, shard := range shards { // their checkpoint can no longer be completed
+		ts.deleteShard(s, t, l, shard)
+	}
 	if t.Round == nil && t.From().GetKey() != t.Probation.GetKey() {
 		ts.averages.AcceptAverage(t)
 	}

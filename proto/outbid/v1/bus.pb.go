@@ -407,6 +407,7 @@ type UplinkMessage struct {
 	//	*UplinkMessage_Ended
 	//	*UplinkMessage_Note
 	//	*UplinkMessage_Consolidated
+	//	*UplinkMessage_Shard
 	Kind          isUplinkMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -519,6 +520,15 @@ func (x *UplinkMessage) GetConsolidated() *Consolidated {
 	return nil
 }
 
+func (x *UplinkMessage) GetShard() *SavedShard {
+	if x != nil {
+		if x, ok := x.Kind.(*UplinkMessage_Shard); ok {
+			return x.Shard
+		}
+	}
+	return nil
+}
+
 type isUplinkMessage_Kind interface {
 	isUplinkMessage_Kind()
 }
@@ -551,6 +561,11 @@ type UplinkMessage_Consolidated struct {
 	Consolidated *Consolidated `protobuf:"bytes,8,opt,name=consolidated,proto3,oneof"`
 }
 
+type UplinkMessage_Shard struct {
+	// A shard of a process of this node is in the store. Its sums are those that the worker computed.
+	Shard *SavedShard `protobuf:"bytes,9,opt,name=shard,proto3,oneof"`
+}
+
 func (*UplinkMessage_Began) isUplinkMessage_Kind() {}
 
 func (*UplinkMessage_Report) isUplinkMessage_Kind() {}
@@ -564,6 +579,8 @@ func (*UplinkMessage_Ended) isUplinkMessage_Kind() {}
 func (*UplinkMessage_Note) isUplinkMessage_Kind() {}
 
 func (*UplinkMessage_Consolidated) isUplinkMessage_Kind() {}
+
+func (*UplinkMessage_Shard) isUplinkMessage_Kind() {}
 
 // Consolidated is the result of an average.
 type Consolidated struct {
@@ -2108,7 +2125,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
-	"\x05phase\x18\x03 \x01(\tR\x05phase\"\x91\x03\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\"\xc0\x03\n" +
 	"\rUplinkMessage\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12,\n" +
 	"\x05began\x18\x02 \x01(\v2\x14.outbid.v1.ForkBeganH\x00R\x05began\x12+\n" +
@@ -2117,7 +2134,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x05saved\x18\x05 \x01(\v2\x15.outbid.v1.CheckpointH\x00R\x05saved\x12,\n" +
 	"\x05ended\x18\x06 \x01(\v2\x14.outbid.v1.ForkEndedH\x00R\x05ended\x12%\n" +
 	"\x04note\x18\a \x01(\v2\x0f.outbid.v1.NoteH\x00R\x04note\x12=\n" +
-	"\fconsolidated\x18\b \x01(\v2\x17.outbid.v1.ConsolidatedH\x00R\fconsolidatedB\x06\n" +
+	"\fconsolidated\x18\b \x01(\v2\x17.outbid.v1.ConsolidatedH\x00R\fconsolidated\x12-\n" +
+	"\x05shard\x18\t \x01(\v2\x15.outbid.v1.SavedShardH\x00R\x05shardB\x06\n" +
 	"\x04kind\"\x95\x01\n" +
 	"\fConsolidated\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x125\n" +
@@ -2321,8 +2339,9 @@ var file_outbid_v1_bus_proto_goTypes = []any{
 	(*Report)(nil),              // 28: outbid.v1.Report
 	(*Checkpoint)(nil),          // 29: outbid.v1.Checkpoint
 	(*Note)(nil),                // 30: outbid.v1.Note
-	(FailureKind)(0),            // 31: outbid.v1.FailureKind
-	(*durationpb.Duration)(nil), // 32: google.protobuf.Duration
+	(*SavedShard)(nil),          // 31: outbid.v1.SavedShard
+	(FailureKind)(0),            // 32: outbid.v1.FailureKind
+	(*durationpb.Duration)(nil), // 33: google.protobuf.Duration
 }
 var file_outbid_v1_bus_proto_depIdxs = []int32{
 	5,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
@@ -2338,39 +2357,40 @@ var file_outbid_v1_bus_proto_depIdxs = []int32{
 	9,  // 10: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
 	30, // 11: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
 	6,  // 12: outbid.v1.UplinkMessage.consolidated:type_name -> outbid.v1.Consolidated
-	29, // 13: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 14: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
-	31, // 15: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
-	32, // 16: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
-	14, // 17: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
-	11, // 18: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
-	27, // 19: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
-	13, // 20: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
-	12, // 21: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
-	29, // 22: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
-	29, // 23: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
-	27, // 24: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
-	1,  // 25: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
-	15, // 26: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	29, // 27: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	19, // 28: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	32, // 29: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	32, // 30: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	18, // 31: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
-	17, // 32: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
-	23, // 33: outbid.v1.SecretEnvironment.env:type_name -> outbid.v1.SecretEnvironment.EnvEntry
-	20, // 34: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	21, // 35: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	20, // 36: outbid.v1.WorkloadBody.gang_function:type_name -> outbid.v1.FunctionBody
-	24, // 37: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	25, // 38: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	32, // 39: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	27, // 40: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	31, // 13: outbid.v1.UplinkMessage.shard:type_name -> outbid.v1.SavedShard
+	29, // 14: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 15: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
+	32, // 16: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
+	33, // 17: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
+	14, // 18: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
+	11, // 19: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
+	27, // 20: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
+	13, // 21: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
+	12, // 22: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
+	29, // 23: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
+	29, // 24: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
+	27, // 25: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	1,  // 26: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
+	15, // 27: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
+	29, // 28: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	19, // 29: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	33, // 30: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	33, // 31: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	18, // 32: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	17, // 33: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
+	23, // 34: outbid.v1.SecretEnvironment.env:type_name -> outbid.v1.SecretEnvironment.EnvEntry
+	20, // 35: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	21, // 36: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	20, // 37: outbid.v1.WorkloadBody.gang_function:type_name -> outbid.v1.FunctionBody
+	24, // 38: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	25, // 39: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	33, // 40: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	27, // 41: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -2388,6 +2408,7 @@ func file_outbid_v1_bus_proto_init() {
 		(*UplinkMessage_Ended)(nil),
 		(*UplinkMessage_Note)(nil),
 		(*UplinkMessage_Consolidated)(nil),
+		(*UplinkMessage_Shard)(nil),
 	}
 	file_outbid_v1_bus_proto_msgTypes[17].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),

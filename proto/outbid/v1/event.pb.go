@@ -682,6 +682,7 @@ type Event struct {
 	//	*Event_NodeFaulted
 	//	*Event_NodeCleared
 	//	*Event_TrialRetried
+	//	*Event_ShardStored
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1102,6 +1103,15 @@ func (x *Event) GetTrialRetried() *TrialRetried {
 	return nil
 }
 
+func (x *Event) GetShardStored() *ShardStored {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ShardStored); ok {
+			return x.ShardStored
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1274,6 +1284,10 @@ type Event_TrialRetried struct {
 	TrialRetried *TrialRetried `protobuf:"bytes,42,opt,name=trial_retried,json=trialRetried,proto3,oneof"`
 }
 
+type Event_ShardStored struct {
+	ShardStored *ShardStored `protobuf:"bytes,43,opt,name=shard_stored,json=shardStored,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1357,6 +1371,8 @@ func (*Event_NodeFaulted) isEvent_Kind() {}
 func (*Event_NodeCleared) isEvent_Kind() {}
 
 func (*Event_TrialRetried) isEvent_Kind() {}
+
+func (*Event_ShardStored) isEvent_Kind() {}
 
 // TenantChanged adds a tenant or changes its settings.
 type TenantChanged struct {
@@ -2730,6 +2746,76 @@ func (x *CheckpointSaved) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
+// ShardStored records a shard in the object store before its checkpoint is complete, or one that replaced a shard of a
+// complete checkpoint, which is unreadable from then on.
+type ShardStored struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	Saved         *SavedShard            `protobuf:"bytes,4,opt,name=saved,proto3" json:"saved,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardStored) Reset() {
+	*x = ShardStored{}
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardStored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardStored) ProtoMessage() {}
+
+func (x *ShardStored) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardStored.ProtoReflect.Descriptor instead.
+func (*ShardStored) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ShardStored) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ShardStored) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *ShardStored) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *ShardStored) GetSaved() *SavedShard {
+	if x != nil {
+		return x.Saved
+	}
+	return nil
+}
+
 // CheckpointDropped records that a checkpoint is no longer needed and is deleted.
 type CheckpointDropped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2742,7 +2828,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2840,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2853,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2815,7 +2901,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2913,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2926,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -2923,7 +3009,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3021,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3034,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -3001,7 +3087,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3099,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3112,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -3084,7 +3170,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3182,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3195,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -3172,7 +3258,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3270,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3283,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -3240,7 +3326,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3338,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3351,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -3359,7 +3445,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3457,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3470,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3422,7 +3508,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3434,7 +3520,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3447,7 +3533,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3500,7 +3586,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3598,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3611,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3577,7 +3663,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3675,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3688,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3655,7 +3741,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3753,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3766,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3732,7 +3818,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3830,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3843,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3818,7 +3904,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +3916,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +3929,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -3940,7 +4026,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3952,7 +4038,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3965,7 +4051,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -3987,7 +4073,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4085,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4098,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -4048,7 +4134,7 @@ type NodeFaulted struct {
 
 func (x *NodeFaulted) Reset() {
 	*x = NodeFaulted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4146,7 @@ func (x *NodeFaulted) String() string {
 func (*NodeFaulted) ProtoMessage() {}
 
 func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4159,7 @@ func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFaulted.ProtoReflect.Descriptor instead.
 func (*NodeFaulted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeFaulted) GetNode() string {
@@ -4108,7 +4194,7 @@ type NodeCleared struct {
 
 func (x *NodeCleared) Reset() {
 	*x = NodeCleared{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4206,7 @@ func (x *NodeCleared) String() string {
 func (*NodeCleared) ProtoMessage() {}
 
 func (x *NodeCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4219,7 @@ func (x *NodeCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCleared.ProtoReflect.Descriptor instead.
 func (*NodeCleared) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeCleared) GetNode() string {
@@ -4197,7 +4283,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4295,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4308,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -4262,7 +4348,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4360,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4373,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Note) GetSweep() string {
@@ -4345,7 +4431,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4443,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +4456,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -4411,7 +4497,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4509,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4522,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4464,7 +4550,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4476,7 +4562,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4489,7 +4575,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4545,7 +4631,7 @@ type SweepAnswered struct {
 
 func (x *SweepAnswered) Reset() {
 	*x = SweepAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4643,7 @@ func (x *SweepAnswered) String() string {
 func (*SweepAnswered) ProtoMessage() {}
 
 func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4656,7 @@ func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
 func (*SweepAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SweepAnswered) GetSweep() string {
@@ -4602,7 +4688,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4700,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +4713,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4671,7 +4757,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4769,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4782,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4739,7 +4825,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4837,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4850,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4845,15 +4931,18 @@ type Checkpoint struct {
 	Crc64Nvme string `protobuf:"bytes,10,opt,name=crc64nvme,proto3" json:"crc64nvme,omitempty"`
 	// The number of shards, one from each process of a gang, and their size in all; 0 if the checkpoint is one file. With
 	// shards, the file under the key is their manifest, and shard i is under the key, ".", and i.
-	Shards        int32 `protobuf:"varint,11,opt,name=shards,proto3" json:"shards,omitempty"`
-	ShardBytes    int64 `protobuf:"varint,12,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
+	Shards     int32 `protobuf:"varint,11,opt,name=shards,proto3" json:"shards,omitempty"`
+	ShardBytes int64 `protobuf:"varint,12,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
+	// What the manifest says about its shards, as one sum (orchestrator/checkpoint/manifest). Only in uplinks, for the
+	// server to compare with the shards that the nodes stored.
+	ManifestSum   string `protobuf:"bytes,13,opt,name=manifest_sum,json=manifestSum,proto3" json:"manifest_sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +4954,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +4967,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4965,6 +5054,66 @@ func (x *Checkpoint) GetShardBytes() int64 {
 	return 0
 }
 
+func (x *Checkpoint) GetManifestSum() string {
+	if x != nil {
+		return x.ManifestSum
+	}
+	return ""
+}
+
+// SavedShard is a stored shard of the checkpoint of a step.
+type SavedShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Shard         *CheckpointShard       `protobuf:"bytes,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavedShard) Reset() {
+	*x = SavedShard{}
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavedShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavedShard) ProtoMessage() {}
+
+func (x *SavedShard) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavedShard.ProtoReflect.Descriptor instead.
+func (*SavedShard) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *SavedShard) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *SavedShard) GetShard() *CheckpointShard {
+	if x != nil {
+		return x.Shard
+	}
+	return nil
+}
+
 // CheckpointShard is a process's part of a checkpoint.
 type CheckpointShard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4979,7 +5128,7 @@ type CheckpointShard struct {
 
 func (x *CheckpointShard) Reset() {
 	*x = CheckpointShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5140,7 @@ func (x *CheckpointShard) String() string {
 func (*CheckpointShard) ProtoMessage() {}
 
 func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5153,7 @@ func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointShard.ProtoReflect.Descriptor instead.
 func (*CheckpointShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CheckpointShard) GetRank() int32 {
@@ -5057,7 +5206,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5069,7 +5218,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +5231,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -5159,7 +5308,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5320,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5333,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -5236,7 +5385,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +5397,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +5410,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -5298,7 +5447,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
 	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xff\x14\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbc\x15\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -5353,7 +5502,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x0esweep_answered\x18' \x01(\v2\x18.outbid.v1.SweepAnsweredH\x00R\rsweepAnswered\x12;\n" +
 	"\fnode_faulted\x18( \x01(\v2\x16.outbid.v1.NodeFaultedH\x00R\vnodeFaulted\x12;\n" +
 	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeCleared\x12>\n" +
-	"\rtrial_retried\x18* \x01(\v2\x17.outbid.v1.TrialRetriedH\x00R\ftrialRetriedB\x06\n" +
+	"\rtrial_retried\x18* \x01(\v2\x17.outbid.v1.TrialRetriedH\x00R\ftrialRetried\x12;\n" +
+	"\fshard_stored\x18+ \x01(\v2\x16.outbid.v1.ShardStoredH\x00R\vshardStoredB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -5459,7 +5609,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x125\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
-	"checkpoint\"Q\n" +
+	"checkpoint\"\x81\x01\n" +
+	"\vShardStored\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\x04R\aleaseId\x12+\n" +
+	"\x05saved\x18\x04 \x01(\v2\x15.outbid.v1.SavedShardR\x05saved\"Q\n" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
@@ -5651,7 +5806,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf7\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -5669,8 +5824,13 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	" \x01(\tR\tcrc64nvme\x12\x16\n" +
 	"\x06shards\x18\v \x01(\x05R\x06shards\x12\x1f\n" +
 	"\vshard_bytes\x18\f \x01(\x03R\n" +
-	"shardBytesB\t\n" +
-	"\a_metric\"q\n" +
+	"shardBytes\x12!\n" +
+	"\fmanifest_sum\x18\r \x01(\tR\vmanifestSumB\t\n" +
+	"\a_metric\"R\n" +
+	"\n" +
+	"SavedShard\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x120\n" +
+	"\x05shard\x18\x02 \x01(\v2\x1a.outbid.v1.CheckpointShardR\x05shard\"q\n" +
 	"\x0fCheckpointShard\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
@@ -5763,7 +5923,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -5796,54 +5956,56 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*TrialReported)(nil),         // 28: outbid.v1.TrialReported
 	(*TrialReached)(nil),          // 29: outbid.v1.TrialReached
 	(*CheckpointSaved)(nil),       // 30: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 31: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 32: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 33: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 34: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 35: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 36: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 37: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 38: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 39: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 40: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 41: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 42: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 43: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 44: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 45: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 46: outbid.v1.NodeChanged
-	(*NodeFaulted)(nil),           // 47: outbid.v1.NodeFaulted
-	(*NodeCleared)(nil),           // 48: outbid.v1.NodeCleared
-	(*UplinkSeen)(nil),            // 49: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 50: outbid.v1.Note
-	(*TrialAsked)(nil),            // 51: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 52: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 53: outbid.v1.RoundDecided
-	(*SweepAnswered)(nil),         // 54: outbid.v1.SweepAnswered
-	(*OrchestratorStarted)(nil),   // 55: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 56: outbid.v1.PolicySettings
-	(*Report)(nil),                // 57: outbid.v1.Report
-	(*Checkpoint)(nil),            // 58: outbid.v1.Checkpoint
-	(*CheckpointShard)(nil),       // 59: outbid.v1.CheckpointShard
-	(*Soup)(nil),                  // 60: outbid.v1.Soup
-	(*SoupPart)(nil),              // 61: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 62: outbid.v1.OuterState
-	nil,                           // 63: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 64: outbid.v1.Report.MetricsEntry
-	nil,                           // 65: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 67: outbid.v1.Tenant
-	(*SweepSpec)(nil),             // 68: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 69: outbid.v1.Fairness
-	(*Outlook)(nil),               // 70: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 71: outbid.v1.NodeInfo
-	(*NodeFault)(nil),             // 72: outbid.v1.NodeFault
-	(*Auction)(nil),               // 73: outbid.v1.Auction
-	(*Prices)(nil),                // 74: outbid.v1.Prices
-	(*Admission)(nil),             // 75: outbid.v1.Admission
+	(*ShardStored)(nil),           // 31: outbid.v1.ShardStored
+	(*CheckpointDropped)(nil),     // 32: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 33: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 34: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 35: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 36: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 37: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 38: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 39: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 40: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 41: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 42: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 43: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 44: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 45: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 46: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 47: outbid.v1.NodeChanged
+	(*NodeFaulted)(nil),           // 48: outbid.v1.NodeFaulted
+	(*NodeCleared)(nil),           // 49: outbid.v1.NodeCleared
+	(*UplinkSeen)(nil),            // 50: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 51: outbid.v1.Note
+	(*TrialAsked)(nil),            // 52: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 53: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 54: outbid.v1.RoundDecided
+	(*SweepAnswered)(nil),         // 55: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 56: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 57: outbid.v1.PolicySettings
+	(*Report)(nil),                // 58: outbid.v1.Report
+	(*Checkpoint)(nil),            // 59: outbid.v1.Checkpoint
+	(*SavedShard)(nil),            // 60: outbid.v1.SavedShard
+	(*CheckpointShard)(nil),       // 61: outbid.v1.CheckpointShard
+	(*Soup)(nil),                  // 62: outbid.v1.Soup
+	(*SoupPart)(nil),              // 63: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 64: outbid.v1.OuterState
+	nil,                           // 65: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 66: outbid.v1.Report.MetricsEntry
+	nil,                           // 67: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 69: outbid.v1.Tenant
+	(*SweepSpec)(nil),             // 70: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 71: outbid.v1.Fairness
+	(*Outlook)(nil),               // 72: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 73: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 74: outbid.v1.NodeFault
+	(*Auction)(nil),               // 75: outbid.v1.Auction
+	(*Prices)(nil),                // 76: outbid.v1.Prices
+	(*Admission)(nil),             // 77: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	66, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	68, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -5857,83 +6019,86 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	28, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
 	29, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
 	30, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	31, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	32, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	41, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	42, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	43, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	44, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	45, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	46, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	49, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	50, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	51, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	53, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	55, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	39, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	40, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	32, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	33, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	42, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	43, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	44, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	45, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	46, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	47, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	50, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	51, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	52, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	54, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	56, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	40, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	41, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	33, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	34, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	35, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	34, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	35, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	36, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
 	21, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	52, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	37, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	53, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	38, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
 	17, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
 	18, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	54, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
-	47, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
-	48, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
+	55, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	48, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
+	49, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
 	26, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
-	67, // 44: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	68, // 45: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	20, // 46: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 47: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	69, // 48: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	68, // 49: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	60, // 50: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	70, // 51: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	20, // 52: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 53: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	57, // 54: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	58, // 55: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	66, // 56: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	38, // 57: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	58, // 58: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	66, // 59: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	58, // 60: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	36, // 61: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 62: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 63: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	58, // 64: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 65: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	66, // 66: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 67: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 68: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	66, // 69: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	71, // 70: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 71: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	72, // 72: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 73: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	73, // 74: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	74, // 75: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	75, // 76: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	56, // 77: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	63, // 78: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	64, // 79: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	66, // 80: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	65, // 81: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	66, // 82: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	62, // 83: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	66, // 84: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	61, // 85: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	31, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
+	69, // 45: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	70, // 46: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	20, // 47: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 48: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	71, // 49: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	70, // 50: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	62, // 51: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	72, // 52: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	20, // 53: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 54: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	58, // 55: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	59, // 56: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	60, // 57: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
+	68, // 58: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	39, // 59: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	59, // 60: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	68, // 61: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	59, // 62: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	37, // 63: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 64: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 65: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	59, // 66: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 67: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	68, // 68: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 69: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 70: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	68, // 71: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	73, // 72: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 73: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	74, // 74: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 75: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	75, // 76: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	76, // 77: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	77, // 78: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	57, // 79: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	65, // 80: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	66, // 81: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	68, // 82: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	67, // 83: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	68, // 84: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	64, // 85: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	61, // 86: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
+	68, // 87: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	63, // 88: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	89, // [89:89] is the sub-list for method output_type
+	89, // [89:89] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -5989,20 +6154,21 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_NodeFaulted)(nil),
 		(*Event_NodeCleared)(nil),
 		(*Event_TrialRetried)(nil),
+		(*Event_ShardStored)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[29].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[36].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[42].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[50].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[52].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[53].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[37].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[43].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[51].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[54].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   58,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

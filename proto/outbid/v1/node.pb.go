@@ -44,6 +44,8 @@ type NodeInfo struct {
 	Warnings []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Set by the server once the node has proved that it joined: it may get functions of users.
 	Trusted bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// The worker reports each shard that it stores; older ones do not.
+	ReportsShards bool `protobuf:"varint,13,opt,name=reports_shards,json=reportsShards,proto3" json:"reports_shards,omitempty"`
 	// Public key (X25519) for sealing secrets for this boot of the worker; empty for a worker that cannot open them.
 	SealKey []byte `protobuf:"bytes,70,opt,name=seal_key,json=sealKey,proto3" json:"seal_key,omitempty"`
 	// The previous boot of the worker in its directory, if it was killed by something that its trials cannot have done:
@@ -164,6 +166,13 @@ func (x *NodeInfo) GetWarnings() []string {
 func (x *NodeInfo) GetTrusted() bool {
 	if x != nil {
 		return x.Trusted
+	}
+	return false
+}
+
+func (x *NodeInfo) GetReportsShards() bool {
+	if x != nil {
+		return x.ReportsShards
 	}
 	return false
 }
@@ -586,7 +595,7 @@ var File_outbid_v1_node_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x14outbid/v1/node.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x03\n" +
+	"\x14outbid/v1/node.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x04\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12+\n" +
@@ -600,7 +609,8 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\x03pid\x18\n" +
 	" \x01(\x05R\x03pid\x12\x1a\n" +
 	"\bwarnings\x18\f \x03(\tR\bwarnings\x12\x18\n" +
-	"\atrusted\x18\v \x01(\bR\atrusted\x12\x19\n" +
+	"\atrusted\x18\v \x01(\bR\atrusted\x12%\n" +
+	"\x0ereports_shards\x18\r \x01(\bR\rreportsShards\x12\x19\n" +
 	"\bseal_key\x18F \x01(\fR\asealKey\x12\x16\n" +
 	"\x06killed\x18G \x01(\tR\x06killed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +

@@ -37,6 +37,7 @@ type AttachRequest struct {
 	//	*AttachRequest_Reached
 	//	*AttachRequest_Ended
 	//	*AttachRequest_Began
+	//	*AttachRequest_Waiting
 	Kind          isAttachRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -133,6 +134,15 @@ func (x *AttachRequest) GetBegan() *ProcessBegan {
 	return nil
 }
 
+func (x *AttachRequest) GetWaiting() *ProcessWaiting {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachRequest_Waiting); ok {
+			return x.Waiting
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Kind interface {
 	isAttachRequest_Kind()
 }
@@ -161,6 +171,10 @@ type AttachRequest_Began struct {
 	Began *ProcessBegan `protobuf:"bytes,6,opt,name=began,proto3,oneof"`
 }
 
+type AttachRequest_Waiting struct {
+	Waiting *ProcessWaiting `protobuf:"bytes,7,opt,name=waiting,proto3,oneof"`
+}
+
 func (*AttachRequest_Hello) isAttachRequest_Kind() {}
 
 func (*AttachRequest_Reports) isAttachRequest_Kind() {}
@@ -172,6 +186,8 @@ func (*AttachRequest_Reached) isAttachRequest_Kind() {}
 func (*AttachRequest_Ended) isAttachRequest_Kind() {}
 
 func (*AttachRequest_Began) isAttachRequest_Kind() {}
+
+func (*AttachRequest_Waiting) isAttachRequest_Kind() {}
 
 // ProcessHello opens the stream.
 type ProcessHello struct {
@@ -345,7 +361,7 @@ type ProcessSaved struct {
 	Shard *CheckpointShard `protobuf:"bytes,5,opt,name=shard,proto3" json:"shard,omitempty"`
 	// Set if the file is the manifest of a checkpoint whose shards are all in the store: their number and size in all.
 	Shards        int32 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"`
-	ShardBytes    int64 `protobuf:"varint,7,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
+	ShardBytes    int64 `protobuf:"varint,7,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"` // ignored by workers that read it from the manifest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +498,52 @@ func (x *ProcessReached) GetStep() int64 {
 	return 0
 }
 
+// ProcessWaiting reports that the process waits until the other processes of its gang have stored their shards, which
+// all of them have offered to their workers. Until its next message, its silence is no sign that it hangs.
+type ProcessWaiting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessWaiting) Reset() {
+	*x = ProcessWaiting{}
+	mi := &file_outbid_v1_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessWaiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessWaiting) ProtoMessage() {}
+
+func (x *ProcessWaiting) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessWaiting.ProtoReflect.Descriptor instead.
+func (*ProcessWaiting) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ProcessWaiting) GetFork() *ForkRef {
+	if x != nil {
+		return x.Fork
+	}
+	return nil
+}
+
 // ProcessEnded reports that the current trial is over in this process, which now waits for the next.
 type ProcessEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -502,7 +564,7 @@ type ProcessEnded struct {
 
 func (x *ProcessEnded) Reset() {
 	*x = ProcessEnded{}
-	mi := &file_outbid_v1_session_proto_msgTypes[6]
+	mi := &file_outbid_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +576,7 @@ func (x *ProcessEnded) String() string {
 func (*ProcessEnded) ProtoMessage() {}
 
 func (x *ProcessEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[6]
+	mi := &file_outbid_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +589,7 @@ func (x *ProcessEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessEnded.ProtoReflect.Descriptor instead.
 func (*ProcessEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ProcessEnded) GetFork() *ForkRef {
@@ -595,7 +657,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_outbid_v1_session_proto_msgTypes[7]
+	mi := &file_outbid_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +669,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[7]
+	mi := &file_outbid_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +682,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachResponse) GetKind() isAttachResponse_Kind {
@@ -734,7 +796,7 @@ type TrialAssignment struct {
 
 func (x *TrialAssignment) Reset() {
 	*x = TrialAssignment{}
-	mi := &file_outbid_v1_session_proto_msgTypes[8]
+	mi := &file_outbid_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +808,7 @@ func (x *TrialAssignment) String() string {
 func (*TrialAssignment) ProtoMessage() {}
 
 func (x *TrialAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[8]
+	mi := &file_outbid_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +821,7 @@ func (x *TrialAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAssignment.ProtoReflect.Descriptor instead.
 func (*TrialAssignment) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrialAssignment) GetFork() *ForkRef {
@@ -899,7 +961,7 @@ type ShardFile struct {
 
 func (x *ShardFile) Reset() {
 	*x = ShardFile{}
-	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	mi := &file_outbid_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +973,7 @@ func (x *ShardFile) String() string {
 func (*ShardFile) ProtoMessage() {}
 
 func (x *ShardFile) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	mi := &file_outbid_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +986,7 @@ func (x *ShardFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardFile.ProtoReflect.Descriptor instead.
 func (*ShardFile) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ShardFile) GetRank() int32 {
@@ -962,7 +1024,7 @@ type GangRank struct {
 
 func (x *GangRank) Reset() {
 	*x = GangRank{}
-	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	mi := &file_outbid_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1036,7 @@ func (x *GangRank) String() string {
 func (*GangRank) ProtoMessage() {}
 
 func (x *GangRank) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	mi := &file_outbid_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1049,7 @@ func (x *GangRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GangRank.ProtoReflect.Descriptor instead.
 func (*GangRank) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GangRank) GetRank() int32 {
@@ -1056,7 +1118,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_outbid_v1_session_proto_msgTypes[11]
+	mi := &file_outbid_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1130,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[11]
+	mi := &file_outbid_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1143,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Directive) GetFork() *ForkRef {
@@ -1141,7 +1203,7 @@ type SaveDone struct {
 
 func (x *SaveDone) Reset() {
 	*x = SaveDone{}
-	mi := &file_outbid_v1_session_proto_msgTypes[12]
+	mi := &file_outbid_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1215,7 @@ func (x *SaveDone) String() string {
 func (*SaveDone) ProtoMessage() {}
 
 func (x *SaveDone) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[12]
+	mi := &file_outbid_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1228,7 @@ func (x *SaveDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveDone.ProtoReflect.Descriptor instead.
 func (*SaveDone) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SaveDone) GetFork() *ForkRef {
@@ -1207,7 +1269,7 @@ type ProcessShutdown struct {
 
 func (x *ProcessShutdown) Reset() {
 	*x = ProcessShutdown{}
-	mi := &file_outbid_v1_session_proto_msgTypes[13]
+	mi := &file_outbid_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1281,7 @@ func (x *ProcessShutdown) String() string {
 func (*ProcessShutdown) ProtoMessage() {}
 
 func (x *ProcessShutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[13]
+	mi := &file_outbid_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1294,7 @@ func (x *ProcessShutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessShutdown.ProtoReflect.Descriptor instead.
 func (*ProcessShutdown) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProcessShutdown) GetReason() string {
@@ -1246,14 +1308,15 @@ var File_outbid_v1_session_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xc6\x02\n" +
+	"\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xfd\x02\n" +
 	"\rAttachRequest\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.outbid.v1.ProcessHelloH\x00R\x05hello\x122\n" +
 	"\areports\x18\x02 \x01(\v2\x16.outbid.v1.ReportBatchH\x00R\areports\x12/\n" +
 	"\x05saved\x18\x03 \x01(\v2\x17.outbid.v1.ProcessSavedH\x00R\x05saved\x125\n" +
 	"\areached\x18\x04 \x01(\v2\x19.outbid.v1.ProcessReachedH\x00R\areached\x12/\n" +
 	"\x05ended\x18\x05 \x01(\v2\x17.outbid.v1.ProcessEndedH\x00R\x05ended\x12/\n" +
-	"\x05began\x18\x06 \x01(\v2\x17.outbid.v1.ProcessBeganH\x00R\x05beganB\x06\n" +
+	"\x05began\x18\x06 \x01(\v2\x17.outbid.v1.ProcessBeganH\x00R\x05began\x125\n" +
+	"\awaiting\x18\a \x01(\v2\x19.outbid.v1.ProcessWaitingH\x00R\awaitingB\x06\n" +
 	"\x04kind\"[\n" +
 	"\fProcessHello\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
@@ -1277,7 +1340,9 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\a_metric\"L\n" +
 	"\x0eProcessReached\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\"\xcd\x01\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\"8\n" +
+	"\x0eProcessWaiting\x12&\n" +
+	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\"\xcd\x01\n" +
 	"\fProcessEnded\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -1359,7 +1424,7 @@ func file_outbid_v1_session_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_session_proto_rawDescData
 }
 
-var file_outbid_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_outbid_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_outbid_v1_session_proto_goTypes = []any{
 	(*AttachRequest)(nil),       // 0: outbid.v1.AttachRequest
 	(*ProcessHello)(nil),        // 1: outbid.v1.ProcessHello
@@ -1367,55 +1432,58 @@ var file_outbid_v1_session_proto_goTypes = []any{
 	(*ReportBatch)(nil),         // 3: outbid.v1.ReportBatch
 	(*ProcessSaved)(nil),        // 4: outbid.v1.ProcessSaved
 	(*ProcessReached)(nil),      // 5: outbid.v1.ProcessReached
-	(*ProcessEnded)(nil),        // 6: outbid.v1.ProcessEnded
-	(*AttachResponse)(nil),      // 7: outbid.v1.AttachResponse
-	(*TrialAssignment)(nil),     // 8: outbid.v1.TrialAssignment
-	(*ShardFile)(nil),           // 9: outbid.v1.ShardFile
-	(*GangRank)(nil),            // 10: outbid.v1.GangRank
-	(*Directive)(nil),           // 11: outbid.v1.Directive
-	(*SaveDone)(nil),            // 12: outbid.v1.SaveDone
-	(*ProcessShutdown)(nil),     // 13: outbid.v1.ProcessShutdown
-	(*ForkRef)(nil),             // 14: outbid.v1.ForkRef
-	(*Report)(nil),              // 15: outbid.v1.Report
-	(*CheckpointShard)(nil),     // 16: outbid.v1.CheckpointShard
-	(*Device)(nil),              // 17: outbid.v1.Device
-	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
-	(*ForkPart)(nil),            // 19: outbid.v1.ForkPart
-	(Verdict)(0),                // 20: outbid.v1.Verdict
+	(*ProcessWaiting)(nil),      // 6: outbid.v1.ProcessWaiting
+	(*ProcessEnded)(nil),        // 7: outbid.v1.ProcessEnded
+	(*AttachResponse)(nil),      // 8: outbid.v1.AttachResponse
+	(*TrialAssignment)(nil),     // 9: outbid.v1.TrialAssignment
+	(*ShardFile)(nil),           // 10: outbid.v1.ShardFile
+	(*GangRank)(nil),            // 11: outbid.v1.GangRank
+	(*Directive)(nil),           // 12: outbid.v1.Directive
+	(*SaveDone)(nil),            // 13: outbid.v1.SaveDone
+	(*ProcessShutdown)(nil),     // 14: outbid.v1.ProcessShutdown
+	(*ForkRef)(nil),             // 15: outbid.v1.ForkRef
+	(*Report)(nil),              // 16: outbid.v1.Report
+	(*CheckpointShard)(nil),     // 17: outbid.v1.CheckpointShard
+	(*Device)(nil),              // 18: outbid.v1.Device
+	(*durationpb.Duration)(nil), // 19: google.protobuf.Duration
+	(*ForkPart)(nil),            // 20: outbid.v1.ForkPart
+	(Verdict)(0),                // 21: outbid.v1.Verdict
 }
 var file_outbid_v1_session_proto_depIdxs = []int32{
 	1,  // 0: outbid.v1.AttachRequest.hello:type_name -> outbid.v1.ProcessHello
 	3,  // 1: outbid.v1.AttachRequest.reports:type_name -> outbid.v1.ReportBatch
 	4,  // 2: outbid.v1.AttachRequest.saved:type_name -> outbid.v1.ProcessSaved
 	5,  // 3: outbid.v1.AttachRequest.reached:type_name -> outbid.v1.ProcessReached
-	6,  // 4: outbid.v1.AttachRequest.ended:type_name -> outbid.v1.ProcessEnded
+	7,  // 4: outbid.v1.AttachRequest.ended:type_name -> outbid.v1.ProcessEnded
 	2,  // 5: outbid.v1.AttachRequest.began:type_name -> outbid.v1.ProcessBegan
-	14, // 6: outbid.v1.ProcessBegan.fork:type_name -> outbid.v1.ForkRef
-	14, // 7: outbid.v1.ReportBatch.fork:type_name -> outbid.v1.ForkRef
-	15, // 8: outbid.v1.ReportBatch.reports:type_name -> outbid.v1.Report
-	14, // 9: outbid.v1.ProcessSaved.fork:type_name -> outbid.v1.ForkRef
-	16, // 10: outbid.v1.ProcessSaved.shard:type_name -> outbid.v1.CheckpointShard
-	14, // 11: outbid.v1.ProcessReached.fork:type_name -> outbid.v1.ForkRef
-	14, // 12: outbid.v1.ProcessEnded.fork:type_name -> outbid.v1.ForkRef
-	8,  // 13: outbid.v1.AttachResponse.assignment:type_name -> outbid.v1.TrialAssignment
-	11, // 14: outbid.v1.AttachResponse.directive:type_name -> outbid.v1.Directive
-	12, // 15: outbid.v1.AttachResponse.save_done:type_name -> outbid.v1.SaveDone
-	13, // 16: outbid.v1.AttachResponse.shutdown:type_name -> outbid.v1.ProcessShutdown
-	14, // 17: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
-	17, // 18: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
-	18, // 19: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
-	19, // 20: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
-	10, // 21: outbid.v1.TrialAssignment.rank:type_name -> outbid.v1.GangRank
-	9,  // 22: outbid.v1.TrialAssignment.start_shards:type_name -> outbid.v1.ShardFile
-	14, // 23: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
-	20, // 24: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
-	14, // 25: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
-	16, // 26: outbid.v1.SaveDone.shard:type_name -> outbid.v1.CheckpointShard
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	6,  // 6: outbid.v1.AttachRequest.waiting:type_name -> outbid.v1.ProcessWaiting
+	15, // 7: outbid.v1.ProcessBegan.fork:type_name -> outbid.v1.ForkRef
+	15, // 8: outbid.v1.ReportBatch.fork:type_name -> outbid.v1.ForkRef
+	16, // 9: outbid.v1.ReportBatch.reports:type_name -> outbid.v1.Report
+	15, // 10: outbid.v1.ProcessSaved.fork:type_name -> outbid.v1.ForkRef
+	17, // 11: outbid.v1.ProcessSaved.shard:type_name -> outbid.v1.CheckpointShard
+	15, // 12: outbid.v1.ProcessReached.fork:type_name -> outbid.v1.ForkRef
+	15, // 13: outbid.v1.ProcessWaiting.fork:type_name -> outbid.v1.ForkRef
+	15, // 14: outbid.v1.ProcessEnded.fork:type_name -> outbid.v1.ForkRef
+	9,  // 15: outbid.v1.AttachResponse.assignment:type_name -> outbid.v1.TrialAssignment
+	12, // 16: outbid.v1.AttachResponse.directive:type_name -> outbid.v1.Directive
+	13, // 17: outbid.v1.AttachResponse.save_done:type_name -> outbid.v1.SaveDone
+	14, // 18: outbid.v1.AttachResponse.shutdown:type_name -> outbid.v1.ProcessShutdown
+	15, // 19: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
+	18, // 20: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
+	19, // 21: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
+	20, // 22: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
+	11, // 23: outbid.v1.TrialAssignment.rank:type_name -> outbid.v1.GangRank
+	10, // 24: outbid.v1.TrialAssignment.start_shards:type_name -> outbid.v1.ShardFile
+	15, // 25: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
+	21, // 26: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
+	15, // 27: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
+	17, // 28: outbid.v1.SaveDone.shard:type_name -> outbid.v1.CheckpointShard
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_session_proto_init() }
@@ -1433,9 +1501,10 @@ func file_outbid_v1_session_proto_init() {
 		(*AttachRequest_Reached)(nil),
 		(*AttachRequest_Ended)(nil),
 		(*AttachRequest_Began)(nil),
+		(*AttachRequest_Waiting)(nil),
 	}
 	file_outbid_v1_session_proto_msgTypes[4].OneofWrappers = []any{}
-	file_outbid_v1_session_proto_msgTypes[7].OneofWrappers = []any{
+	file_outbid_v1_session_proto_msgTypes[8].OneofWrappers = []any{
 		(*AttachResponse_Assignment)(nil),
 		(*AttachResponse_Directive)(nil),
 		(*AttachResponse_SaveDone)(nil),
@@ -1447,7 +1516,7 @@ func file_outbid_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_session_proto_rawDesc), len(file_outbid_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

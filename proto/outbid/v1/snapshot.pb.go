@@ -1649,7 +1649,9 @@ type LeaseRecord struct {
 	// It has lasted long enough to show that its nodes can train.
 	TrainedWell bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
 	// Its devices by type, as counted in its tenant's totals.
-	Metered       map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Metered map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The newest stored shard of each rank whose checkpoint is not complete, by rank.
+	Shards        []*SavedShard `protobuf:"bytes,60,rep,name=shards,proto3" json:"shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1799,6 +1801,13 @@ func (x *LeaseRecord) GetTrainedWell() bool {
 func (x *LeaseRecord) GetMetered() map[string]int32 {
 	if x != nil {
 		return x.Metered
+	}
+	return nil
+}
+
+func (x *LeaseRecord) GetShards() []*SavedShard {
+	if x != nil {
+		return x.Shards
 	}
 	return nil
 }
@@ -1981,7 +1990,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\"B\n" +
 	"\bRollback\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xbb\x05\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xea\x05\n" +
 	"\vLeaseRecord\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x124\n" +
 	"\agranted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x125\n" +
@@ -2000,7 +2009,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\tat_target\x18\x12 \x01(\bR\batTarget\x12\x12\n" +
 	"\x04void\x18\x13 \x01(\bR\x04void\x12!\n" +
 	"\ftrained_well\x18\x14 \x01(\bR\vtrainedWell\x12=\n" +
-	"\ametered\x182 \x03(\v2#.outbid.v1.LeaseRecord.MeteredEntryR\ametered\x1a:\n" +
+	"\ametered\x182 \x03(\v2#.outbid.v1.LeaseRecord.MeteredEntryR\ametered\x12-\n" +
+	"\x06shards\x18< \x03(\v2\x15.outbid.v1.SavedShardR\x06shards\x1a:\n" +
 	"\fMeteredEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
@@ -2066,6 +2076,7 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*TrialPlace)(nil),            // 44: outbid.v1.TrialPlace
 	(RevokeKind)(0),               // 45: outbid.v1.RevokeKind
 	(*LeasePlace)(nil),            // 46: outbid.v1.LeasePlace
+	(*SavedShard)(nil),            // 47: outbid.v1.SavedShard
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	21, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -2130,11 +2141,12 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	21, // 59: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
 	46, // 60: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
 	20, // 61: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	47, // 62: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

@@ -150,6 +150,9 @@ class Checkpointer:
         self.error = done.error
         self._offered = None
 
+    def report_wait(self) -> None:
+        """Tell the worker if this process waits for something that the worker cannot know."""
+
     def abandon(self) -> None:
         """Drop shards that are not being stored yet: after an error the other ranks may have none of the same step."""
         if self._held is not None and self._held.sharded:

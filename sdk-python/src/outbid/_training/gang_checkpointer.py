@@ -81,6 +81,8 @@ class LeadingCheckpointer(ShardWriter):
         self._gang = gang
         self._size = max(1, assignment.rank.world_size)
         self._shards: dict[int, Message] = {}  # the answers of the ranks about the shards being stored
+        self._storing: set[int] = set()  # the other ranks whose workers have the shards being stored
+        self._waits = False  # whether the worker knows that this process waits for them
         self._complete: set[int] = set()  # the steps whose shards are in the store
         self._announced = -1  # the step whose shards the other ranks keep as the best
 
@@ -105,6 +107,23 @@ class LeadingCheckpointer(ShardWriter):
             self.stored(session_pb2.SaveDone(step=answer["shard"], error=f"the shard of rank {rank}: {error}"))
         else:
             self._offer_manifest(offered)
+
+    def offered_by(self, rank: int, step: int) -> None:
+        """Record that another rank has offered its shard to its worker."""
+        if self._offered is not None and self._offered.step == step:
+            self._storing.add(rank)
+
+    def report_wait(self) -> None:
+        """Tell the worker once that this process waits only for the workers of the other ranks.
+
+        A rank that has not offered its shard may hang, which the worker of rank 0 must notice.
+        """
+        if self._waits or self._offered is None or not self._offered.sharded:
+            return
+        if all(rank in self._storing or rank in self._shards for rank in range(1, self._size)):
+            self._waits = True
+            waiting = session_pb2.ProcessWaiting(fork=self._a.fork)
+            self._session.send(session_pb2.AttachRequest(waiting=waiting))
 
     def stored(self, done: session_pb2.SaveDone) -> None:
         """Handle the worker's answer about a checkpoint, a manifest or a shard of this rank."""
@@ -131,7 +150,7 @@ class LeadingCheckpointer(ShardWriter):
             if self._gang is not None and self._gang.has_ended(rank):
                 raise CheckpointError(f"rank {rank} ended without its shard of step {weights.step}: {_EVERY_RANK}")
         self._begin(weights)
-        self._shards = {}
+        self._shards, self._storing, self._waits = {}, set(), self._size == 1
         self._decide({"save": "store", "at": weights.step})
         self._offer_shard(weights)
         return True
@@ -139,6 +158,7 @@ class LeadingCheckpointer(ShardWriter):
     def _offer_manifest(self, weights: _Weights) -> None:
         answers = [self._shards[rank] for rank in range(self._size)]
         stored = [StoredShard(a["bytes"], a["sha256"], a["crc64nvme"]) for a in answers]
+        self._waits = True  # from here on for its own worker, which knows it
         path = self._path(weights, "shards")
         Manifest(weights.metadata, all(a["directory"] for a in answers), stored).write(path)
         size = sum(shard.bytes for shard in stored)
@@ -180,6 +200,7 @@ class FollowingCheckpointer(ShardWriter):
             if weights is self._held:
                 self._held = None
             self._offer_shard(weights)
+            self._tell({"offered": step})
         elif self._offered is not None and self._offered.step == step:
             if decision["failed"]:
                 self._held, self._best = self._held or self._offered, self._best or self._offered

@@ -201,6 +201,8 @@ class GangLoop(TrialLoop):
         verdict = message.get("verdict")
         if "shard" in message and self._leader is not None:
             self._leader.gather(rank, message)
+        elif "offered" in message and self._leader is not None:
+            self._leader.offered_by(rank, message["offered"])
         elif verdict is None:
             self._gang.take(rank, message)
         elif self._verdict != bus_pb2.VERDICT_STOP:

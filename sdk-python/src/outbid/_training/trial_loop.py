@@ -236,6 +236,7 @@ class TrialLoop:
             if left <= 0:
                 return
             if self._checkpointer.offered:
+                self._checkpointer.report_wait()
                 self._wait(None if left == math.inf else left)
                 continue
             if self._checkpointer.error:

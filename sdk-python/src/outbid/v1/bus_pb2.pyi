@@ -211,6 +211,7 @@ class UplinkMessage(google.protobuf.message.Message):
     ENDED_FIELD_NUMBER: builtins.int
     NOTE_FIELD_NUMBER: builtins.int
     CONSOLIDATED_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
@@ -227,6 +228,10 @@ class UplinkMessage(google.protobuf.message.Message):
     def note(self) -> outbid.v1.event_pb2.Note: ...
     @property
     def consolidated(self) -> Global___Consolidated: ...
+    @property
+    def shard(self) -> outbid.v1.event_pb2.SavedShard:
+        """A shard of a process of this node is in the store. Its sums are those that the worker computed."""
+
     def __init__(
         self,
         *,
@@ -238,10 +243,11 @@ class UplinkMessage(google.protobuf.message.Message):
         ended: Global___ForkEnded | None = ...,
         note: outbid.v1.event_pb2.Note | None = ...,
         consolidated: Global___Consolidated | None = ...,
+        shard: outbid.v1.event_pb2.SavedShard | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["began", b"began", "consolidated", b"consolidated", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "consolidated", b"consolidated", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["began", "report", "reached", "saved", "ended", "note", "consolidated"] | None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "consolidated", b"consolidated", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved", "shard", b"shard"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "consolidated", b"consolidated", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved", "shard", b"shard"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["began", "report", "reached", "saved", "ended", "note", "consolidated", "shard"] | None: ...
 
 Global___UplinkMessage: typing_extensions.TypeAlias = UplinkMessage
 

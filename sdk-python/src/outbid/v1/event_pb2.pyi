@@ -365,6 +365,7 @@ class Event(google.protobuf.message.Message):
     NODE_FAULTED_FIELD_NUMBER: builtins.int
     NODE_CLEARED_FIELD_NUMBER: builtins.int
     TRIAL_RETRIED_FIELD_NUMBER: builtins.int
+    SHARD_STORED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -449,6 +450,8 @@ class Event(google.protobuf.message.Message):
     def node_cleared(self) -> Global___NodeCleared: ...
     @property
     def trial_retried(self) -> Global___TrialRetried: ...
+    @property
+    def shard_stored(self) -> Global___ShardStored: ...
     def __init__(
         self,
         *,
@@ -494,10 +497,11 @@ class Event(google.protobuf.message.Message):
         node_faulted: Global___NodeFaulted | None = ...,
         node_cleared: Global___NodeCleared | None = ...,
         trial_retried: Global___TrialRetried | None = ...,
+        shard_stored: Global___ShardStored | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried", "shard_stored"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1058,6 +1062,36 @@ class CheckpointSaved(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___CheckpointSaved: typing_extensions.TypeAlias = CheckpointSaved
+
+@typing.final
+class ShardStored(google.protobuf.message.Message):
+    """ShardStored records a shard in the object store before its checkpoint is complete, or one that replaced a shard of a
+    complete checkpoint, which is unreadable from then on.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
+    SAVED_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    lease_id: builtins.int
+    @property
+    def saved(self) -> Global___SavedShard: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        lease_id: builtins.int = ...,
+        saved: Global___SavedShard | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["saved", b"saved"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "saved", b"saved", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___ShardStored: typing_extensions.TypeAlias = ShardStored
 
 @typing.final
 class CheckpointDropped(google.protobuf.message.Message):
@@ -2003,6 +2037,7 @@ class Checkpoint(google.protobuf.message.Message):
     CRC64NVME_FIELD_NUMBER: builtins.int
     SHARDS_FIELD_NUMBER: builtins.int
     SHARD_BYTES_FIELD_NUMBER: builtins.int
+    MANIFEST_SUM_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key in the object store; everything below it after a slash belongs to it."""
     step: builtins.int
@@ -2022,6 +2057,10 @@ class Checkpoint(google.protobuf.message.Message):
     shards, the file under the key is their manifest, and shard i is under the key, ".", and i.
     """
     shard_bytes: builtins.int
+    manifest_sum: builtins.str
+    """What the manifest says about its shards, as one sum (orchestrator/checkpoint/manifest). Only in uplinks, for the
+    server to compare with the shards that the nodes stored.
+    """
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -2043,12 +2082,35 @@ class Checkpoint(google.protobuf.message.Message):
         crc64nvme: builtins.str = ...,
         shards: builtins.int = ...,
         shard_bytes: builtins.int = ...,
+        manifest_sum: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "outer", b"outer", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "crc64nvme", b"crc64nvme", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "shard_bytes", b"shard_bytes", "shards", b"shards", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "crc64nvme", b"crc64nvme", "key", b"key", "lease_id", b"lease_id", "manifest_sum", b"manifest_sum", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "shard_bytes", b"shard_bytes", "shards", b"shards", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___Checkpoint: typing_extensions.TypeAlias = Checkpoint
+
+@typing.final
+class SavedShard(google.protobuf.message.Message):
+    """SavedShard is a stored shard of the checkpoint of a step."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: builtins.int
+    SHARD_FIELD_NUMBER: builtins.int
+    step: builtins.int
+    @property
+    def shard(self) -> Global___CheckpointShard: ...
+    def __init__(
+        self,
+        *,
+        step: builtins.int = ...,
+        shard: Global___CheckpointShard | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["shard", b"shard"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["shard", b"shard", "step", b"step"]) -> None: ...
+
+Global___SavedShard: typing_extensions.TypeAlias = SavedShard
 
 @typing.final
 class CheckpointShard(google.protobuf.message.Message):

@@ -53,6 +53,7 @@ class NodeInfo(google.protobuf.message.Message):
     PID_FIELD_NUMBER: builtins.int
     WARNINGS_FIELD_NUMBER: builtins.int
     TRUSTED_FIELD_NUMBER: builtins.int
+    REPORTS_SHARDS_FIELD_NUMBER: builtins.int
     SEAL_KEY_FIELD_NUMBER: builtins.int
     KILLED_FIELD_NUMBER: builtins.int
     name: builtins.str
@@ -66,6 +67,8 @@ class NodeInfo(google.protobuf.message.Message):
     pid: builtins.int
     trusted: builtins.bool
     """Set by the server once the node has proved that it joined: it may get functions of users."""
+    reports_shards: builtins.bool
+    """The worker reports each shard that it stores; older ones do not."""
     seal_key: builtins.bytes
     """Public key (X25519) for sealing secrets for this boot of the worker; empty for a worker that cannot open them."""
     killed: builtins.str
@@ -100,10 +103,11 @@ class NodeInfo(google.protobuf.message.Message):
         pid: builtins.int = ...,
         warnings: collections.abc.Iterable[builtins.str] | None = ...,
         trusted: builtins.bool = ...,
+        reports_shards: builtins.bool = ...,
         seal_key: builtins.bytes = ...,
         killed: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "killed", b"killed", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "seal_key", b"seal_key", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "killed", b"killed", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "reports_shards", b"reports_shards", "seal_key", b"seal_key", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
 
 Global___NodeInfo: typing_extensions.TypeAlias = NodeInfo
 

@@ -28,7 +28,7 @@ from outbid.v1 import event_pb2 as outbid_dot_v1_dot_event__pb2
 from outbid.v1 import node_pb2 as outbid_dot_v1_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x98\x02\n\rAttachRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.outbid.v1.ProcessHelloH\x00\x12)\n\x07reports\x18\x02 \x01(\x0b\x32\x16.outbid.v1.ReportBatchH\x00\x12(\n\x05saved\x18\x03 \x01(\x0b\x32\x17.outbid.v1.ProcessSavedH\x00\x12,\n\x07reached\x18\x04 \x01(\x0b\x32\x19.outbid.v1.ProcessReachedH\x00\x12(\n\x05\x65nded\x18\x05 \x01(\x0b\x32\x17.outbid.v1.ProcessEndedH\x00\x12(\n\x05\x62\x65gan\x18\x06 \x01(\x0b\x32\x17.outbid.v1.ProcessBeganH\x00\x42\x06\n\x04kind\"A\n\x0cProcessHello\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x13\n\x0bsdk_version\x18\x03 \x01(\t\"0\n\x0cProcessBegan\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\"S\n\x0bReportBatch\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\"\n\x07reports\x18\x02 \x03(\x0b\x32\x11.outbid.v1.Report\"\xbc\x01\n\x0cProcessSaved\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\x03\x12\x13\n\x06metric\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12)\n\x05shard\x18\x05 \x01(\x0b\x32\x1a.outbid.v1.CheckpointShard\x12\x0e\n\x06shards\x18\x06 \x01(\x05\x12\x13\n\x0bshard_bytes\x18\x07 \x01(\x03\x42\t\n\x07_metric\"@\n\x0eProcessReached\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\"\x94\x01\n\x0cProcessEnded\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\ttraceback\x18\x04 \x01(\t\x12\x0f\n\x07ordered\x18\x05 \x01(\x08\x12\x0e\n\x06pruned\x18\x06 \x01(\x08\x12\x11\n\tpeer_lost\x18\x07 \x01(\x08\"\xcf\x01\n\x0e\x41ttachResponse\x12\x30\n\nassignment\x18\x01 \x01(\x0b\x32\x1a.outbid.v1.TrialAssignmentH\x00\x12)\n\tdirective\x18\x02 \x01(\x0b\x32\x14.outbid.v1.DirectiveH\x00\x12(\n\tsave_done\x18\x03 \x01(\x0b\x32\x13.outbid.v1.SaveDoneH\x00\x12.\n\x08shutdown\x18\x04 \x01(\x0b\x32\x1a.outbid.v1.ProcessShutdownH\x00\x42\x06\n\x04kind\"\xe7\x03\n\x0fTrialAssignment\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\x12\x15\n\rfunction_path\x18\x03 \x01(\t\x12\x12\n\nstart_step\x18\x04 \x01(\x03\x12\x12\n\nuntil_step\x18\x05 \x01(\x03\x12\x17\n\x0f\x63heckpoint_path\x18\x06 \x01(\t\x12\x0f\n\x07scratch\x18\x07 \x01(\t\x12\x0c\n\x04seed\x18\x08 \x01(\x04\x12\"\n\x07\x64\x65vices\x18\t \x03(\x0b\x32\x11.outbid.v1.Device\x12\x0e\n\x06metric\x18\n \x01(\t\x12\x0c\n\x04mode\x18\x0b \x01(\t\x12-\n\nsave_every\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tkeep_best\x18\r \x01(\x08\x12!\n\x04part\x18\x0e \x01(\x0b\x32\x13.outbid.v1.ForkPart\x12!\n\x04rank\x18\x0f \x01(\x0b\x32\x13.outbid.v1.GangRank\x12\x13\n\x0btraceparent\x18\x10 \x01(\t\x12\x1b\n\x13sharded_checkpoints\x18\x14 \x01(\x08\x12*\n\x0cstart_shards\x18\x15 \x03(\x0b\x32\x14.outbid.v1.ShardFile\"\'\n\tShardFile\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0c\n\x04path\x18\x02 \x01(\t\"\x85\x01\n\x08GangRank\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x12\n\nworld_size\x18\x02 \x01(\x05\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x14\n\x0c\x63ontrol_port\x18\x05 \x01(\x05\x12\x0e\n\x06secret\x18\x06 \x01(\t\x12\x0c\n\x04port\x18\x07 \x01(\x05\"\x97\x01\n\tDirective\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12#\n\x07verdict\x18\x02 \x01(\x0e\x32\x12.outbid.v1.Verdict\x12\x12\n\nuntil_step\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x11\n\tacked_seq\x18\x05 \x01(\x04\x12\x0c\n\x04save\x18\x06 \x01(\x08\"t\n\x08SaveDone\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12)\n\x05shard\x18\x04 \x01(\x0b\x32\x1a.outbid.v1.CheckpointShard\"!\n\x0fProcessShutdown\x12\x0e\n\x06reason\x18\x01 \x01(\tB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xc6\x02\n\rAttachRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.outbid.v1.ProcessHelloH\x00\x12)\n\x07reports\x18\x02 \x01(\x0b\x32\x16.outbid.v1.ReportBatchH\x00\x12(\n\x05saved\x18\x03 \x01(\x0b\x32\x17.outbid.v1.ProcessSavedH\x00\x12,\n\x07reached\x18\x04 \x01(\x0b\x32\x19.outbid.v1.ProcessReachedH\x00\x12(\n\x05\x65nded\x18\x05 \x01(\x0b\x32\x17.outbid.v1.ProcessEndedH\x00\x12(\n\x05\x62\x65gan\x18\x06 \x01(\x0b\x32\x17.outbid.v1.ProcessBeganH\x00\x12,\n\x07waiting\x18\x07 \x01(\x0b\x32\x19.outbid.v1.ProcessWaitingH\x00\x42\x06\n\x04kind\"A\n\x0cProcessHello\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x13\n\x0bsdk_version\x18\x03 \x01(\t\"0\n\x0cProcessBegan\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\"S\n\x0bReportBatch\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\"\n\x07reports\x18\x02 \x03(\x0b\x32\x11.outbid.v1.Report\"\xbc\x01\n\x0cProcessSaved\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\x03\x12\x13\n\x06metric\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12)\n\x05shard\x18\x05 \x01(\x0b\x32\x1a.outbid.v1.CheckpointShard\x12\x0e\n\x06shards\x18\x06 \x01(\x05\x12\x13\n\x0bshard_bytes\x18\x07 \x01(\x03\x42\t\n\x07_metric\"@\n\x0eProcessReached\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\"2\n\x0eProcessWaiting\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\"\x94\x01\n\x0cProcessEnded\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\ttraceback\x18\x04 \x01(\t\x12\x0f\n\x07ordered\x18\x05 \x01(\x08\x12\x0e\n\x06pruned\x18\x06 \x01(\x08\x12\x11\n\tpeer_lost\x18\x07 \x01(\x08\"\xcf\x01\n\x0e\x41ttachResponse\x12\x30\n\nassignment\x18\x01 \x01(\x0b\x32\x1a.outbid.v1.TrialAssignmentH\x00\x12)\n\tdirective\x18\x02 \x01(\x0b\x32\x14.outbid.v1.DirectiveH\x00\x12(\n\tsave_done\x18\x03 \x01(\x0b\x32\x13.outbid.v1.SaveDoneH\x00\x12.\n\x08shutdown\x18\x04 \x01(\x0b\x32\x1a.outbid.v1.ProcessShutdownH\x00\x42\x06\n\x04kind\"\xe7\x03\n\x0fTrialAssignment\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\x12\x15\n\rfunction_path\x18\x03 \x01(\t\x12\x12\n\nstart_step\x18\x04 \x01(\x03\x12\x12\n\nuntil_step\x18\x05 \x01(\x03\x12\x17\n\x0f\x63heckpoint_path\x18\x06 \x01(\t\x12\x0f\n\x07scratch\x18\x07 \x01(\t\x12\x0c\n\x04seed\x18\x08 \x01(\x04\x12\"\n\x07\x64\x65vices\x18\t \x03(\x0b\x32\x11.outbid.v1.Device\x12\x0e\n\x06metric\x18\n \x01(\t\x12\x0c\n\x04mode\x18\x0b \x01(\t\x12-\n\nsave_every\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tkeep_best\x18\r \x01(\x08\x12!\n\x04part\x18\x0e \x01(\x0b\x32\x13.outbid.v1.ForkPart\x12!\n\x04rank\x18\x0f \x01(\x0b\x32\x13.outbid.v1.GangRank\x12\x13\n\x0btraceparent\x18\x10 \x01(\t\x12\x1b\n\x13sharded_checkpoints\x18\x14 \x01(\x08\x12*\n\x0cstart_shards\x18\x15 \x03(\x0b\x32\x14.outbid.v1.ShardFile\"\'\n\tShardFile\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0c\n\x04path\x18\x02 \x01(\t\"\x85\x01\n\x08GangRank\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x12\n\nworld_size\x18\x02 \x01(\x05\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x14\n\x0c\x63ontrol_port\x18\x05 \x01(\x05\x12\x0e\n\x06secret\x18\x06 \x01(\t\x12\x0c\n\x04port\x18\x07 \x01(\x05\"\x97\x01\n\tDirective\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12#\n\x07verdict\x18\x02 \x01(\x0e\x32\x12.outbid.v1.Verdict\x12\x12\n\nuntil_step\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x11\n\tacked_seq\x18\x05 \x01(\x04\x12\x0c\n\x04save\x18\x06 \x01(\x08\"t\n\x08SaveDone\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12)\n\x05shard\x18\x04 \x01(\x0b\x32\x1a.outbid.v1.CheckpointShard\"!\n\x0fProcessShutdown\x12\x0e\n\x06reason\x18\x01 \x01(\tB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,31 +37,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1'
   _globals['_ATTACHREQUEST']._serialized_start=137
-  _globals['_ATTACHREQUEST']._serialized_end=417
-  _globals['_PROCESSHELLO']._serialized_start=419
-  _globals['_PROCESSHELLO']._serialized_end=484
-  _globals['_PROCESSBEGAN']._serialized_start=486
-  _globals['_PROCESSBEGAN']._serialized_end=534
-  _globals['_REPORTBATCH']._serialized_start=536
-  _globals['_REPORTBATCH']._serialized_end=619
-  _globals['_PROCESSSAVED']._serialized_start=622
-  _globals['_PROCESSSAVED']._serialized_end=810
-  _globals['_PROCESSREACHED']._serialized_start=812
-  _globals['_PROCESSREACHED']._serialized_end=876
-  _globals['_PROCESSENDED']._serialized_start=879
-  _globals['_PROCESSENDED']._serialized_end=1027
-  _globals['_ATTACHRESPONSE']._serialized_start=1030
-  _globals['_ATTACHRESPONSE']._serialized_end=1237
-  _globals['_TRIALASSIGNMENT']._serialized_start=1240
-  _globals['_TRIALASSIGNMENT']._serialized_end=1727
-  _globals['_SHARDFILE']._serialized_start=1729
-  _globals['_SHARDFILE']._serialized_end=1768
-  _globals['_GANGRANK']._serialized_start=1771
-  _globals['_GANGRANK']._serialized_end=1904
-  _globals['_DIRECTIVE']._serialized_start=1907
-  _globals['_DIRECTIVE']._serialized_end=2058
-  _globals['_SAVEDONE']._serialized_start=2060
-  _globals['_SAVEDONE']._serialized_end=2176
-  _globals['_PROCESSSHUTDOWN']._serialized_start=2178
-  _globals['_PROCESSSHUTDOWN']._serialized_end=2211
+  _globals['_ATTACHREQUEST']._serialized_end=463
+  _globals['_PROCESSHELLO']._serialized_start=465
+  _globals['_PROCESSHELLO']._serialized_end=530
+  _globals['_PROCESSBEGAN']._serialized_start=532
+  _globals['_PROCESSBEGAN']._serialized_end=580
+  _globals['_REPORTBATCH']._serialized_start=582
+  _globals['_REPORTBATCH']._serialized_end=665
+  _globals['_PROCESSSAVED']._serialized_start=668
+  _globals['_PROCESSSAVED']._serialized_end=856
+  _globals['_PROCESSREACHED']._serialized_start=858
+  _globals['_PROCESSREACHED']._serialized_end=922
+  _globals['_PROCESSWAITING']._serialized_start=924
+  _globals['_PROCESSWAITING']._serialized_end=974
+  _globals['_PROCESSENDED']._serialized_start=977
+  _globals['_PROCESSENDED']._serialized_end=1125
+  _globals['_ATTACHRESPONSE']._serialized_start=1128
+  _globals['_ATTACHRESPONSE']._serialized_end=1335
+  _globals['_TRIALASSIGNMENT']._serialized_start=1338
+  _globals['_TRIALASSIGNMENT']._serialized_end=1825
+  _globals['_SHARDFILE']._serialized_start=1827
+  _globals['_SHARDFILE']._serialized_end=1866
+  _globals['_GANGRANK']._serialized_start=1869
+  _globals['_GANGRANK']._serialized_end=2002
+  _globals['_DIRECTIVE']._serialized_start=2005
+  _globals['_DIRECTIVE']._serialized_end=2156
+  _globals['_SAVEDONE']._serialized_start=2158
+  _globals['_SAVEDONE']._serialized_end=2274
+  _globals['_PROCESSSHUTDOWN']._serialized_start=2276
+  _globals['_PROCESSSHUTDOWN']._serialized_end=2309
 # @@protoc_insertion_point(module_scope)

@@ -37,6 +37,7 @@ class AttachRequest(google.protobuf.message.Message):
     REACHED_FIELD_NUMBER: builtins.int
     ENDED_FIELD_NUMBER: builtins.int
     BEGAN_FIELD_NUMBER: builtins.int
+    WAITING_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___ProcessHello: ...
     @property
@@ -49,6 +50,8 @@ class AttachRequest(google.protobuf.message.Message):
     def ended(self) -> Global___ProcessEnded: ...
     @property
     def began(self) -> Global___ProcessBegan: ...
+    @property
+    def waiting(self) -> Global___ProcessWaiting: ...
     def __init__(
         self,
         *,
@@ -58,10 +61,11 @@ class AttachRequest(google.protobuf.message.Message):
         reached: Global___ProcessReached | None = ...,
         ended: Global___ProcessEnded | None = ...,
         began: Global___ProcessBegan | None = ...,
+        waiting: Global___ProcessWaiting | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["hello", "reports", "saved", "reached", "ended", "began"] | None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved", "waiting", b"waiting"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved", "waiting", b"waiting"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["hello", "reports", "saved", "reached", "ended", "began", "waiting"] | None: ...
 
 Global___AttachRequest: typing_extensions.TypeAlias = AttachRequest
 
@@ -152,6 +156,7 @@ class ProcessSaved(google.protobuf.message.Message):
     shards: builtins.int
     """Set if the file is the manifest of a checkpoint whose shards are all in the store: their number and size in all."""
     shard_bytes: builtins.int
+    """ignored by workers that read it from the manifest"""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
@@ -196,6 +201,27 @@ class ProcessReached(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["fork", b"fork", "step", b"step"]) -> None: ...
 
 Global___ProcessReached: typing_extensions.TypeAlias = ProcessReached
+
+@typing.final
+class ProcessWaiting(google.protobuf.message.Message):
+    """ProcessWaiting reports that the process waits until the other processes of its gang have stored their shards, which
+    all of them have offered to their workers. Until its next message, its silence is no sign that it hangs.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FORK_FIELD_NUMBER: builtins.int
+    @property
+    def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
+    def __init__(
+        self,
+        *,
+        fork: outbid.v1.node_pb2.ForkRef | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["fork", b"fork"]) -> None: ...
+
+Global___ProcessWaiting: typing_extensions.TypeAlias = ProcessWaiting
 
 @typing.final
 class ProcessEnded(google.protobuf.message.Message):

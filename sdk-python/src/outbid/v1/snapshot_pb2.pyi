@@ -888,6 +888,7 @@ class LeaseRecord(google.protobuf.message.Message):
     VOID_FIELD_NUMBER: builtins.int
     TRAINED_WELL_FIELD_NUMBER: builtins.int
     METERED_FIELD_NUMBER: builtins.int
+    SHARDS_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
     revoking: outbid.v1.event_pb2.RevokeKind.ValueType
     reason: builtins.str
@@ -920,6 +921,10 @@ class LeaseRecord(google.protobuf.message.Message):
     def metered(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
         """Its devices by type, as counted in its tenant's totals."""
 
+    @property
+    def shards(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.SavedShard]:
+        """The newest stored shard of each rank whose checkpoint is not complete, by rank."""
+
     def __init__(
         self,
         *,
@@ -940,8 +945,9 @@ class LeaseRecord(google.protobuf.message.Message):
         void: builtins.bool = ...,
         trained_well: builtins.bool = ...,
         metered: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        shards: collections.abc.Iterable[outbid.v1.event_pb2.SavedShard] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "places", b"places", "reason", b"reason", "revoking", b"revoking", "shards", b"shards", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord
