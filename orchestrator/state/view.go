@@ -23,7 +23,7 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 	v := &outbidv1.Sweep{
 		Id: s.ID, Spec: s.Spec, State: s.State, Reason: s.Reason, Actor: s.Actor,
 		Submitted: stamp(s.Submitted), Ended: stamp(s.Ended),
-		Steps: s.Steps, DeviceSeconds: s.deviceSeconds(at, trial), Notes: slices.Clone(s.Notes),
+		Steps: s.Steps, DeviceSeconds: deviceSeconds(s, at, trial), Notes: slices.Clone(s.Notes),
 		Counts: &outbidv1.TrialCounts{
 			Queued: s.Counts[trialQueued], Running: s.Counts[trialRunning], Paused: s.Counts[trialPaused],
 			Completed: s.Counts[trialCompleted], Stopped: s.Counts[trialStopped], Failed: s.Counts[trialFailed],
@@ -53,11 +53,11 @@ func (s *Sweep) heldUp(t *Trial) bool {
 
 // DeviceSecondsAt returns the device-seconds of the sweep's leases up to a time.
 func (s *Sweep) DeviceSecondsAt(now time.Time) float64 {
-	return s.deviceSeconds(now, func(n int32) *Trial { return s.Trials[n] })
+	return deviceSeconds(s, now, func(n int32) *Trial { return s.Trials[n] })
 }
 
 // deviceSeconds includes running leases up to the newest event.
-func (s *Sweep) deviceSeconds(at time.Time, trial func(int32) *Trial) float64 {
+func deviceSeconds(s *Sweep, at time.Time, trial func(int32) *Trial) float64 {
 	total := s.DeviceSeconds
 	for _, n := range s.Running {
 		for _, l := range trial(n).Leases {
