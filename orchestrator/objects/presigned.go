@@ -262,7 +262,7 @@ func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, 
 		switch {
 		case file != nil:
 			group.Go(func() (err error) {
-				parts[i].ETag, err = p.putPart(ctx, url, io.NewSectionReader(file, start+from, n))
+				parts[i].ETag, err = p.putPart(ctx, url, part{file, start + from, n})
 				return err
 			})
 		case kept == nil:
@@ -277,7 +277,7 @@ func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, 
 			}
 			group.Go(func() (err error) {
 				defer func() { kept <- data }()
-				parts[i].ETag, err = p.putPart(ctx, url, io.NewSectionReader(bytes.NewReader(data[:n]), 0, n))
+				parts[i].ETag, err = p.putPart(ctx, url, part{bytes.NewReader(data), 0, n})
 				return err
 			})
 		}
@@ -336,7 +336,7 @@ func fileAt(r io.Reader) (io.ReaderAt, int64) {
 
 // putPart stores a part and returns its ETag. It returns once no request reads the part anymore, so its buffer can be
 // filled with another.
-func (p *Presigned) putPart(ctx context.Context, url string, part *io.SectionReader) (string, error) {
+func (p *Presigned) putPart(ctx context.Context, url string, part part) (string, error) {
 	for try := 1; ; try++ {
 		tag, err := p.putOnce(ctx, url, part)
 		if !errors.Is(err, ErrUnavailable) || try == partTries {
@@ -352,35 +352,22 @@ func (p *Presigned) putPart(ctx context.Context, url string, part *io.SectionRea
 
 // putOnce makes one request with a part, and waits until the request is closed: a failed request may return while its
 // body is still read (net/http, RoundTripper).
-func (p *Presigned) putOnce(ctx context.Context, url string, part *io.SectionReader) (string, error) {
-	body := &closing{Reader: io.NewSectionReader(part, 0, part.Size()), closed: make(chan struct{})}
+func (p *Presigned) putOnce(ctx context.Context, url string, part part) (string, error) {
+	body, closed := part.open()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, body)
 	if err != nil {
 		return "", err
 	}
-	req.ContentLength = part.Size()
+	req.ContentLength = part.size
 	resp, err := p.send(req)
 	if err == nil {
 		err = drainBody(resp)
 	}
-	<-body.closed
+	<-closed
 	if err != nil {
 		return "", err
 	}
 	return resp.Header.Get("ETag"), nil
-}
-
-// closing is the body of a request, which says when the request no longer reads it.
-type closing struct {
-	io.Reader
-	once   sync.Once
-	closed chan struct{}
-}
-
-// Close implements io.Closer.
-func (c *closing) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return nil
 }
 
 // complete combines an object's parts. The server answers 200 before it knows whether that succeeds, so the body has

@@ -194,7 +194,7 @@ def test_rank_0_says_that_it_waits_for_other_workers(tmp_path: Path, store: Stor
                 leader, drain = trial._leader, trial._drain
                 assert leader is not None
 
-                def watch() -> None:
+                def watch(leader: Any = leader, drain: Any = drain) -> None:
                     drain()
                     if 2 in leader._storing and not late.is_set():
                         assert not told.is_set()

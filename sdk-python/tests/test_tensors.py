@@ -58,6 +58,32 @@ def test_copy_keeps_what_was_saved() -> None:
     assert shared["w"].tolist() == [1, 1]
 
 
+def test_copies_use_the_memory_of_earlier_ones() -> None:
+    def weights(at: int) -> dict[str, Any]:
+        fortran = np.asfortranarray(np.arange(6.0).reshape(2, 3) + at)
+        return {"w": np.full(3, at), "t": fortran, "n": np.array(at), "swapped": np.full(2, at, dtype=">i4")}
+
+    old = tensors.to_arrays(weights(1), copy=True)
+    own = {name: array.ctypes.data for name, array in old.items()}
+    new = tensors.to_arrays(weights(2), copy=True, into=old)
+    for name, array in weights(2).items():
+        np.testing.assert_array_equal(new[name], array)
+    assert {name for name, array in new.items() if array.ctypes.data == own[name]} == {"w", "n"}
+    other = {"w": np.zeros(4, dtype=int), "t": np.zeros((2, 3)), "n": np.float32(0), "more": np.zeros(1)}
+    again = tensors.to_arrays(other, copy=True, into=new)
+    assert again["w"].shape == (4,) and again["n"].dtype == np.float32
+    assert not any(np.may_share_memory(again[name], array) for name, array in other.items())
+    assert new["w"].tolist() == [2, 2, 2]
+
+
+def test_weights_in_the_memory_of_earlier_ones_are_not_overwritten_by_an_error() -> None:
+    old = tensors.to_arrays({"w": np.zeros(2), "x": np.zeros(2)}, copy=True)
+    with pytest.raises(TypeError, match="weight 'x' must be an array"):
+        tensors.to_arrays({"w": np.ones(2), "x": None}, copy=True, into=old)
+    assert old["w"].tolist() == [0, 0]
+    assert tensors.to_arrays({"w": old["w"]}, copy=True, into=old)["w"] is not old["w"]
+
+
 class FakeTensor:
     """A replacement for a torch tensor, as torch may not be installed."""
 

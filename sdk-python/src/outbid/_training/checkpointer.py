@@ -35,6 +35,8 @@ class _Weights:
     metadata: str
     metric: float | None
     sharded: bool = False
+    copied: bool = False
+    """Whether the arrays are copies, which no other code uses."""
 
 
 class Checkpointer:
@@ -91,10 +93,26 @@ class Checkpointer:
         sharded: bool = False,
     ) -> None:
         """Replace the newest weights. If `step` is None, a later call of `name` sets it."""
-        arrays = tensors.to_arrays(weights, copy=copy)
-        self._held = _Weights(step, arrays, tensors.encode_metadata(metadata), self._metric, sharded)
+        encoded = tensors.encode_metadata(metadata)
+        into = self._reusable() if copy else {}
+        try:
+            arrays = tensors.to_arrays(weights, copy=copy, into=into)
+        except (TypeError, ValueError):
+            raise  # nothing is copied yet
+        except BaseException:
+            if into:
+                self._held = None  # some of its arrays may have newer values
+            raise
+        self._held = _Weights(step, arrays, encoded, self._metric, sharded, copied=copy)
         if step is not None and self.is_best(step):
             self._best = self._held
+
+    def _reusable(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the arrays of the newest weights, which are about to be replaced, if nothing else needs them."""
+        held = self._held
+        if held is None or not held.copied or held is self._best or held is self._offered:
+            return {}
+        return held.arrays
 
     def name(self, step: int) -> None:
         """Set the step of the newest weights if it is unknown."""

@@ -23,11 +23,12 @@ _DTYPES = frozenset("float64 float32 float16 int64 uint64 int32 uint32 int16 uin
 _META = "outbid.metadata"
 
 
-def to_arrays(weights: Any, *, copy: bool) -> dict[str, Array]:
+def to_arrays(weights: Any, *, copy: bool, into: Mapping[str, Array] | None = None) -> dict[str, Array]:
     """Return `weights` as named arrays: a mapping (nested ones joined by dots) or an object with state_dict().
 
     Another object, or a directory named by its path, becomes one array: see `pack`. With `copy`, the arrays share no
-    memory with the weights.
+    memory with the weights. They are written into the arrays of the same names in `into` if shapes and types agree,
+    because new memory costs more time than the copy.
     """
     if not isinstance(weights, Mapping):
         state_dict = getattr(weights, "state_dict", None)
@@ -37,10 +38,15 @@ def to_arrays(weights: Any, *, copy: bool) -> dict[str, Array]:
         if not isinstance(weights, Mapping):
             raise TypeError(f"save: state_dict() must return a dict, got {type(weights).__name__}")
     arrays: dict[str, Array] = {}
+    shared: list[str] = []
     for name, value in _flatten(weights, ""):
         if name in arrays:
             raise ValueError(f"save: two weights are called {name!r}")
-        arrays[name] = _array(name, value, copy)
+        arrays[name], shares = _array(name, value)
+        if shares:
+            shared.append(name)
+    for name in shared if copy else ():  # only once all weights are known to be arrays
+        arrays[name] = _copy(arrays[name], None if into is None else into.get(name))
     return arrays
 
 
@@ -99,22 +105,35 @@ def _inside(prefix: str) -> str:
     return f" in {prefix[:-1]!r}" if prefix else ""
 
 
-def _array(name: str, value: Any, copy: bool) -> Array:
+def _array(name: str, value: Any) -> tuple[Array, bool]:
+    """Return a weight as an array, and whether it may share memory with the weight."""
     import numpy as np
 
+    shares = True
     if hasattr(value, "detach"):  # a torch tensor, without importing torch
-        value, copy = _from_torch(value), copy and value.device.type == "cpu"
+        value, shares = _from_torch(value), value.device.type == "cpu"
     if isinstance(value, (str, bytes)) or value is None:
         raise _not_an_array(name, value)
     try:
-        array = np.array(value) if copy else np.asarray(value)
+        array = np.asarray(value)
     except Exception:
         raise _not_an_array(name, value) from None
     if array.dtype.name in _DTYPES:
-        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return (array, shares) if array.dtype.isnative else (array.astype(array.dtype.newbyteorder("=")), False)
     if array.dtype.name.startswith(("bfloat16", "float8")):
-        return array.astype(np.float32)
+        return array.astype(np.float32), False
     raise _not_an_array(name, value, f" of type {array.dtype}")
+
+
+def _copy(array: Array, into: Array | None) -> Array:
+    """Return a copy of an array, in the memory of another one if that fits."""
+    import numpy as np
+
+    fits = into is not None and into.shape == array.shape and into.dtype == array.dtype and into.flags.c_contiguous
+    if into is None or not fits or not into.flags.writeable or np.may_share_memory(into, array):
+        return np.array(array)
+    np.copyto(into, array)
+    return into
 
 
 def _from_torch(tensor: Any) -> Any:
