@@ -474,6 +474,35 @@ func TestALaggingReplicaIsNotBelieved(t *testing.T) {
 	}
 }
 
+// The cluster's keys can be replaced once no worker is left that believes the old ones alone.
+func TestKeysAreReplacedWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	keys := makeKeys(t)
+	r := newRealm(t, keys, startServer(t, ServerConfig{Keys: keys}).URL())
+	ctx, fresh := testContext(t), makeKeys(t).Orders().Public()
+	if err := r.workers.Pin(ctx, keys.Orders().Public()); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"n1", "n2"} {
+		if err := r.workers.Pin(ctx, fresh); err == nil || !strings.Contains(err.Error(), "remove all workers") {
+			t.Errorf("while %s is listed: %v", node, err)
+		}
+		if err := r.workers.Remove(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.workers.Pin(ctx, fresh); err != nil {
+		t.Fatal(err)
+	}
+	r.join(t, "n1")
+	if err := r.workers.Pin(ctx, fresh); err != nil {
+		t.Errorf("with the new keys: %v", err)
+	}
+	if err := r.workers.Pin(ctx, keys.Orders().Public()); err == nil {
+		t.Error("the old keys are accepted again")
+	}
+}
+
 // TestWorkersAreTheSameForAll checks that two servers, and another holder of the keys, see the same workers and leave
 // no consumers behind.
 func TestWorkersAreTheSameForAll(t *testing.T) {

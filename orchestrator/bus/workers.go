@@ -403,7 +403,7 @@ func (w *Workers) Remove(ctx context.Context, node string) error {
 const pinKey = "server"
 
 // Pin returns an error if the listed workers have joined a server with another signing key, because they would reject
-// this server's orders. The first call stores the key.
+// this server's orders. It stores the key if it is the first, or if no worker is listed, so that keys can be replaced.
 func (w *Workers) Pin(ctx context.Context, ordersKey string) error {
 	_, err := w.kv.Create(ctx, pinKey, []byte(ordersKey))
 	if err == nil {
@@ -416,9 +416,18 @@ func (w *Workers) Pin(ctx context.Context, ordersKey string) error {
 	if err != nil {
 		return fmt.Errorf("read the owner of the list of workers: %w", err)
 	}
-	if string(entry.Value()) != ordersKey {
+	w.mu.RLock()
+	workers := len(w.known)
+	w.mu.RUnlock()
+	switch {
+	case string(entry.Value()) == ordersKey:
+		return nil
+	case workers > 0:
 		return fmt.Errorf("the workers of this cluster have joined a server with other keys (%s instead of %s): set --keys to the "+
-			"directory of those keys on every machine that may lead", entry.Value(), ordersKey)
+			"directory of those keys on every machine that may lead, and remove all workers before you replace the keys", entry.Value(), ordersKey)
+	}
+	if _, err := w.kv.Update(ctx, pinKey, []byte(ordersKey), entry.Revision()); err != nil {
+		return fmt.Errorf("replace the owner of the list of workers: %w", err)
 	}
 	return nil
 }
