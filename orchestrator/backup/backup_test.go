@@ -187,6 +187,33 @@ func TestARestoredClusterHasEverything(t *testing.T) {
 	}
 }
 
+// A restored bucket has its own sequence numbers: an entry can be changed with the revision that was read, and a restored cluster
+// can be saved.
+func TestARestoredClusterCanBeChangedAndSaved(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	f := open(t, c.save(t))
+	for range 2 {
+		nc := natsServer(t)
+		check(t, f.Restore(t.Context(), backup.Target{NATS: nc, Now: begin().Add(time.Hour)}))
+		js := must[jetstream.JetStream](t)(jetstream.New(nc))
+		secrets := must[jetstream.KeyValue](t)(js.KeyValue(t.Context(), "OUTBID_SECRETS"))
+		for _, key := range []string{"a", "b", "d"} {
+			entry := must[jetstream.KeyValueEntry](t)(secrets.Get(t.Context(), key))
+			if _, err := secrets.Update(t.Context(), key, []byte("changed"), entry.Revision()); err != nil {
+				t.Errorf("%s with the revision %d: %v", key, entry.Revision(), err)
+			}
+		}
+		c.nc, c.source.NATS, c.source.Copy = nc, nc, false
+		c.ledger = must[*ledger.JetStream](t)(ledger.OpenJetStream(t.Context(), nc, ledger.Config{MustExist: true}))
+		c.source.Ledger = c.ledger
+		f = open(t, c.save(t))
+		if n := f.Manifest.Streams["KV_OUTBID_SECRETS"]; n != 4 {
+			t.Errorf("the backup of the restored cluster has %d messages of a bucket", n)
+		}
+	}
+}
+
 // A flipped bit anywhere, or a missing end, is found before anything is restored.
 func TestADamagedBackupIsFound(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,14 +147,23 @@ func (f *File) restoreStream(ctx context.Context, js jetstream.JetStream, name s
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
-		for name := range m.Header {
-			if strings.HasPrefix(name, "Nats-Expected-") || name == jetstream.MsgIDHeader {
-				delete(m.Header, name) // conditions of its first writer
-			}
-		}
-		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data})
+		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: m.Subject, Header: ownHeader(m.Header), Data: m.Data})
 		return err
 	})
+}
+
+// ownHeader returns a message's header without the conditions of its first writer, and without what NATS adds when it is read. If
+// these were stored, a reader would get the sequence number of the old stream.
+func ownHeader(h nats.Header) nats.Header {
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		switch name {
+		case jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.LastSequenceHeader,
+			jetstream.TimeStampHeaer, jetstream.MsgIDHeader, "Nats-Num-Pending":
+			return true
+		}
+		return strings.HasPrefix(name, "Nats-Expected-")
+	})
+	return h
 }
 
 func (f *File) restoreObjects(ctx context.Context, store objects.Store) error {

@@ -178,7 +178,7 @@ func saveStream(ctx context.Context, js jetstream.JetStream, name string, out *j
 			break
 		}
 		if err == nil {
-			err = out.Encode(savedMessage{m.Subject, m.Header, m.Data})
+			err = out.Encode(savedMessage{m.Subject, ownHeader(m.Header), m.Data})
 		}
 		if err != nil {
 			return n, err

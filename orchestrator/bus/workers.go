@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ const (
 	nodePrefix  = "node."
 	tokenPrefix = "token."
 )
+
+// operationHeader marks a message in the bucket that removes an entry.
+const operationHeader = "KV-Operation"
 
 // ErrStranger means that the worker of a node is not a member of the cluster.
 var ErrStranger = errors.New("no worker with that name has joined, or it was removed")
@@ -47,10 +51,15 @@ type Workers struct {
 	// verifier returns the verifier for a worker's uplinks.
 	verifier func(public string) (*identity.Verifier, error)
 
+	// read returns the newest message of an entry. Any replica of the bucket answers, also one that lags behind.
+	read func(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error)
+
 	looking sync.Mutex
 
 	mu    sync.RWMutex
 	known map[string]*identity.Verifier
+	// least has the sequence of a node's newest change that is heard of: older messages are not believed.
+	least map[string]uint64
 
 	next chan struct{}
 
@@ -72,6 +81,9 @@ type WorkersConfig struct {
 	Logger *slog.Logger
 }
 
+// errBehind means that a replica has answered that does not have the newest change yet.
+var errBehind = errors.New("a replica lags behind")
+
 // OpenWorkers opens the bucket, which it creates if missing, and returns once the list is loaded.
 func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Workers, error) {
 	js, err := jetstream.New(nc)
@@ -86,6 +98,10 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 			RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
 		})
 	}
+	var stream jetstream.Stream
+	if err == nil {
+		stream, err = js.Stream(ctx, "KV_"+WorkersBucket)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the list of workers: %w", err)
 	}
@@ -93,7 +109,11 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Workers{
 		kv: kv, js: js, log: orDiscard(cfg.Logger), gone: cfg.Gone, verifier: cfg.Verifier, known: make(map[string]*identity.Verifier),
-		next: make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
+		least: make(map[string]uint64),
+		next:  make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
+	}
+	w.read = func(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+		return stream.GetLastMsgForSubject(ctx, subject)
 	}
 	if w.verifier == nil {
 		w.verifier = identity.NewVerifier
@@ -131,8 +151,14 @@ const (
 
 // changedOn queues the announced change of an entry.
 func (w *Workers) changedOn(m *nats.Msg) {
+	node := strings.TrimPrefix(m.Subject, changeSubject+nodePrefix)
+	if seq, err := strconv.ParseUint(m.Header.Get(nats.JSSequence), 10, 64); err == nil {
+		w.mu.Lock()
+		w.least[node] = max(w.least[node], seq)
+		w.mu.Unlock()
+	}
 	select {
-	case w.wake <- strings.TrimPrefix(m.Subject, changeSubject+nodePrefix):
+	case w.wake <- node:
 	default: // follow reloads everything
 	}
 }
@@ -177,6 +203,7 @@ func (w *Workers) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var behind error
 	left := make(map[string]bool)
 	w.mu.RLock()
 	for node := range w.known {
@@ -187,11 +214,14 @@ func (w *Workers) load(ctx context.Context) error {
 		left[strings.TrimPrefix(key, nodePrefix)] = true
 	}
 	for node := range left {
-		if err := w.reload(ctx, node); err != nil {
+		switch err := w.reload(ctx, node); {
+		case errors.Is(err, errBehind):
+			behind = err
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return behind
 }
 
 // list returns the keys in the bucket that match a pattern, including those of deleted entries.
@@ -219,30 +249,39 @@ func (w *Workers) reload(ctx context.Context, node string) error {
 	defer w.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	entry, err := w.kv.Get(ctx, nodePrefix+node)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		w.set(node, nil)
-		return nil
+	msg, err := w.read(ctx, bucketSubject+nodePrefix+node)
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // a removed entry leaves a message
+		msg, err = &jetstream.RawStreamMsg{}, nil
 	}
 	if err != nil {
 		return err
 	}
-	var record workerRecord
-	err = json.Unmarshal(entry.Value(), &record)
 	var by *identity.Verifier
-	if err == nil {
-		by, err = w.verifier(record.Public)
+	if msg.Sequence > 0 && msg.Header.Get(operationHeader) == "" {
+		var record workerRecord
+		if err = json.Unmarshal(msg.Data, &record); err == nil {
+			by, err = w.verifier(record.Public)
+		}
+		if err != nil {
+			w.log.Warn("the list of workers has a damaged entry; the node must join again", "node", node, "error", err)
+		}
 	}
-	if err != nil {
-		w.log.Warn("the list of workers has a damaged entry; the node must join again", "node", node, "error", err)
+	if !w.set(node, by, msg.Sequence) {
+		return fmt.Errorf("worker %s: %w", node, errBehind)
 	}
-	w.set(node, by)
 	return nil
 }
 
-// set stores the verifier of a node, or removes it if by is nil.
-func (w *Workers) set(node string, by *identity.Verifier) {
+// set stores the verifier of a node, or removes it if by is nil, unless a newer change than that of the sequence is known.
+func (w *Workers) set(node string, by *identity.Verifier, seq uint64) bool {
 	w.mu.Lock()
+	if seq < w.least[node] {
+		w.mu.Unlock()
+		return false
+	}
+	if seq > 0 {
+		w.least[node] = seq
+	}
 	before := w.known[node]
 	if by == nil {
 		delete(w.known, node)
@@ -255,6 +294,7 @@ func (w *Workers) set(node string, by *identity.Verifier) {
 	if before != nil && w.gone != nil && (by == nil || by.Public() != before.Public()) {
 		w.gone(before.Public())
 	}
+	return true
 }
 
 // Close stops listening for changes.
@@ -303,17 +343,20 @@ func (w *Workers) AddPod(ctx context.Context, node, public string, pod json.RawM
 	if err := CheckToken("node", node); err != nil {
 		return err
 	}
-	if _, err := identity.NewVerifier(public); err != nil {
+	by, err := w.verifier(public)
+	if err != nil {
 		return err
 	}
 	data, err := json.Marshal(workerRecord{Public: public, Joined: now.UTC(), Pod: pod})
 	if err != nil {
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
-	if _, err := w.kv.Put(ctx, nodePrefix+node, data); err != nil {
+	seq, err := w.kv.Put(ctx, nodePrefix+node, data)
+	if err != nil {
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
-	return w.reload(ctx, node)
+	w.set(node, by, seq) // reading it could ask a replica that does not have it yet
+	return nil
 }
 
 // Pod returns the pod of a node's worker, or nil if it joined otherwise. joined reports whether the node has a worker.
@@ -344,17 +387,23 @@ func (w *Workers) Remove(ctx context.Context, node string) error {
 	if w.Key(node) == "" {
 		return fmt.Errorf("worker %s: %w", node, ErrStranger)
 	}
-	if err := w.kv.Purge(ctx, nodePrefix+node); err != nil {
+	// As kv.Purge does, which does not return the sequence.
+	marker := nats.NewMsg(bucketSubject + nodePrefix + node)
+	marker.Header.Set(operationHeader, "PURGE")
+	marker.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	ack, err := w.js.PublishMsg(ctx, marker)
+	if err != nil {
 		return fmt.Errorf("remove worker %s: %w", node, err)
 	}
-	return w.reload(ctx, node)
+	w.set(node, nil, ack.Sequence)
+	return nil
 }
 
 // pinKey is the entry with the key of the cluster's server.
 const pinKey = "server"
 
 // Pin returns an error if the listed workers have joined a server with another signing key, because they would reject
-// this server's orders. The first call stores the key.
+// this server's orders. It stores the key if it is the first, or if no worker is listed, so that keys can be replaced.
 func (w *Workers) Pin(ctx context.Context, ordersKey string) error {
 	_, err := w.kv.Create(ctx, pinKey, []byte(ordersKey))
 	if err == nil {
@@ -367,9 +416,18 @@ func (w *Workers) Pin(ctx context.Context, ordersKey string) error {
 	if err != nil {
 		return fmt.Errorf("read the owner of the list of workers: %w", err)
 	}
-	if string(entry.Value()) != ordersKey {
+	w.mu.RLock()
+	workers := len(w.known)
+	w.mu.RUnlock()
+	switch {
+	case string(entry.Value()) == ordersKey:
+		return nil
+	case workers > 0:
 		return fmt.Errorf("the workers of this cluster have joined a server with other keys (%s instead of %s): set --keys to the "+
-			"directory of those keys on every machine that may lead", entry.Value(), ordersKey)
+			"directory of those keys on every machine that may lead, and remove all workers before you replace the keys", entry.Value(), ordersKey)
+	}
+	if _, err := w.kv.Update(ctx, pinKey, []byte(ordersKey), entry.Revision()); err != nil {
+		return fmt.Errorf("replace the owner of the list of workers: %w", err)
 	}
 	return nil
 }
