@@ -65,6 +65,19 @@ def test_the_first_draw_waits_for_no_timer(quiet: Outbid, watched: Watched, larg
     assert 0 in delays and not [d for d in delays if 16 < d <= 1000], delays
 
 
+def test_trials_are_asked_for_before_anything_else_and_once(quiet: Outbid, watched: Watched, large: str) -> None:
+    page = watched.page
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url.removeprefix(quiet.url)) if "/v1/" in r.url else None)
+    page.goto(f"{quiet.url}/ui/sweeps/{large}")
+    expect(shown_rows(page, TRIALS, TRIALS)).to_be_visible()
+    assert asked[0] == f"/v1/sweeps/{large}/columns"
+    assert [a for a in asked if "columns" in a and "since=" not in a] == asked[:1]
+    page.get_by_role("link", name="Sweeps").click()  # and another sweep's page asks by itself
+    page.get_by_role("link", name=large).click()
+    expect(shown_rows(page, TRIALS, TRIALS)).to_be_visible()
+
+
 def test_a_sweep_that_grows(quiet: Outbid, watched: Watched) -> None:
     """Trials appear in the page that is open."""
     page = watched.page

@@ -1,3 +1,5 @@
+import "./lib/early"; // first: it asks the server while the code below is run
+
 import { mount } from "svelte";
 
 import App from "./App.svelte";

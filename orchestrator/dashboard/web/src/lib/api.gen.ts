@@ -232,6 +232,7 @@ export interface Checkpoint {
   crc64nvme: string;
   shards: number;
   shard_bytes: string;
+  manifest_sum: string;
 }
 
 export interface Checkpoints {
@@ -763,6 +764,7 @@ export interface NodeInfo {
   pid: number;
   warnings: string[];
   trusted: boolean;
+  reports_shards: boolean;
   seal_key: string;
   killed: string;
 }

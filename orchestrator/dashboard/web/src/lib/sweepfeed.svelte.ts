@@ -1,5 +1,6 @@
-import { ApiError, at, bytes } from "./api";
+import { ApiError, bytes } from "./api";
 import type { Sweep } from "./api.gen";
+import { columnsOf, takeEarly } from "./early";
 import { sleep } from "./live.svelte";
 import { follow } from "./streams";
 import { type Piece, readFrames, TrialStore } from "./trialstore";
@@ -47,10 +48,11 @@ export class SweepFeed {
   }
 
   async #run(id: string, signal: AbortSignal): Promise<void> {
+    const early = await takeEarly(id);
+    if (early) await readFrames(early, (...frame) => signal.aborted || this.#take(...frame)).catch(() => undefined);
     for (let wait = 500; !signal.aborted; wait = Math.min(2 * wait, 10000)) {
       const read = async (lasting: boolean, shown: AbortSignal): Promise<void> => {
-        const path = at(["v1", "sweeps", id, "columns"], { since: this.#version, follow: lasting || undefined });
-        await readFrames(await bytes(path, shown), (piece, data, begin) => {
+        await readFrames(await bytes(columnsOf(id, this.#version, lasting), shown), (piece, data, begin) => {
           wait = 500;
           this.#take(piece, data, begin);
         });
