@@ -35,13 +35,13 @@ WATCH = """
     const chart = document.querySelector(".u-wrap canvas");
     if (chart && !seen.has("chart")) { seen.add("chart"); drawn("chart"); }
     const rows = document.querySelector("table[aria-rowcount] tbody a");
-    const lines = document.querySelector("main .box canvas");
+    const lines = document.querySelector("main .box canvas[data-trials]:not([data-trials='0'])");
     if (chart && lines && rows && !seen.has("all")) {
       seen.add("all"); drawn("all"); observer.disconnect();
     }
   };
   const observer = new MutationObserver(look);
-  observer.observe(document, { childList: true, subtree: true });
+  observer.observe(document, { childList: true, subtree: true, attributeFilter: ["data-trials"] });
 })()
 """
 # Calls something and returns the milliseconds until the frame after the one in which the table has changed.

@@ -5,8 +5,8 @@ import { sleep } from "./live.svelte";
 import { follow } from "./streams";
 import { type Piece, readFrames, TrialStore } from "./trialstore";
 
-// Above so many trials the page is drawn at most every PAUSE milliseconds.
-const MANY = 5000;
+/** With so many trials the page is drawn in parts, and with more at most every PAUSE milliseconds. */
+export const MANY = 5000;
 const PAUSE = 1000;
 
 /** A sweep and its trials, kept up to date by a stream. Make one while a component is set up. */
