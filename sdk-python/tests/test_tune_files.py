@@ -202,8 +202,7 @@ def test_what_save_checkpoint_returns_may_be_of_no_consequence() -> None:
 
 def test_who_said_no_metric_has_no_best_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = types.SimpleNamespace(trials=[session_trial(), session_trial()], plan=plan_of(tmp_path))
-    for module, name, given in (("_run", "begin", (None, None)), ("_run", "follow", made)):
-        monkeypatch.setattr(f"outbid.tune.{module}.{name}", lambda *args, given=given, **more: given)
+    monkeypatch.setattr("outbid.tune._run.run_new", lambda *args, **more: made)
     made.plan.metric = "training_iteration"
     with pytest.raises(ValueError, match="metric"):
         _ = tune.run(print).best_config
