@@ -209,9 +209,9 @@ func TestCheckpointsOfOthersAreNotStolen(t *testing.T) {
 	store := filepath.Join(open, "store")
 	c := contain(t, 2, "--store", store)
 	const secret = "the weights of another tenant"
-	victim := c.run("victim", `yes '`+secret+`' | head -c 10000000 > w; i=0; while [ $i -lt 60 ]; do i=$((i+1)); cp w $OUTBID_CHECKPOINT_OUT.tmp; mv $OUTBID_CHECKPOINT_OUT.tmp $OUTBID_CHECKPOINT_OUT
-echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $OUTBID_REPORT; sleep .1; done`, func(sp *outbidv1.SweepSpec) {
-		sp.Tuner, sp.Checkpoints = random(60), &outbidv1.Checkpoints{All: true}
+	victim := c.run("victim", `yes '`+secret+`' | head -c 10000000 > w; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); cp w $OUTBID_CHECKPOINT_OUT.tmp; mv $OUTBID_CHECKPOINT_OUT.tmp $OUTBID_CHECKPOINT_OUT
+echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $OUTBID_REPORT; sleep .1; [ $i -lt 20 ] || sleep 1; done`, func(sp *outbidv1.SweepSpec) {
+		sp.Tuner, sp.Checkpoints = random(100_000), &outbidv1.Checkpoints{All: true}
 	})
 	poll(t, "the victim's weights", func() bool {
 		trials := c.trials(victim)
@@ -238,10 +238,9 @@ echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $O
 	if trial.GetStep() < 1000 || len(notes(sw, "leads into a kernel file system")) == 0 || len(notes(sw, "ermission denied")) == 0 {
 		t.Errorf("it reached step %d, with notes %v", trial.GetStep(), sw.GetNotes())
 	}
+	poll(t, "ten checkpoints of the victim", func() bool { return len(c.trials(victim)[0].GetCheckpoints()) >= 10 })
+	c.command(victim, outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
 	c.wait(victim)
-	if saved := c.trials(victim)[0].GetCheckpoints(); len(saved) < 10 {
-		t.Errorf("the victim saved %d times", len(saved))
-	}
 	err := filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
