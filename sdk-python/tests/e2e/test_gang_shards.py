@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,9 @@ def train_directories(trial: ob.Trial) -> None:
         trial.report(loss=10.0 * step)
 
 
+LEASE_ENDED = "no orders from the orchestrator for the duration of the lease"
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Run a cluster."""
@@ -128,6 +131,30 @@ def saved(cluster: Cluster, handle: Any) -> None:
     """Begin to train, and wait until a checkpoint is stored."""
     cluster.touch("begin")
     until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
+
+
+def stopped_within_upload(cluster: Cluster) -> tuple[list[list[Any]], list[str]]:
+    """Stop the server while both nodes upload shards, so that no upload ends; return the processes and the nodes.
+
+    Processes whose next shards take longer than the workers' lease end without the server, and then it starts again.
+    """
+    for times in range(1, 10):
+        processes = started(cluster, times)
+        nodes = [processes[0][2], processes[2][2]]
+        ended = cluster.log.read_text().count(LEASE_ENDED)
+        cluster.server.send_signal(signal.SIGSTOP)
+
+        def lost(before: int = ended) -> bool:
+            return cluster.log.read_text().count(LEASE_ENDED) > before
+
+        def settled(both: list[str] = nodes, lost: Callable[[], bool] = lost) -> bool:
+            return all(map(cluster.saving, both)) or lost()
+
+        until(settled, "shards are being uploaded", cluster.log)
+        if not lost():
+            return processes, nodes
+        cluster.server.send_signal(signal.SIGCONT)
+    raise AssertionError("both nodes never uploaded within a lease")
 
 
 def test_shards_are_stored_and_deleted(cluster: Cluster) -> None:
@@ -182,12 +209,10 @@ def test_a_kill_within_a_write(cluster: Cluster, rank: int) -> None:
 @pytest.mark.parametrize("victim", ["rank 0", "rank 1", "rank 2", "rank 3", "first", "second", "server"])
 def test_a_kill_within_an_upload(cluster: Cluster, victim: str) -> None:
     handle = cluster.submit()
-    processes = started(cluster)
-    nodes = [processes[0][2], processes[2][2]]
+    started(cluster)
     saved(cluster, handle)
-    cluster.server.send_signal(signal.SIGSTOP)  # so that no upload ends
     try:
-        until(lambda: all(map(cluster.saving, nodes)), "shards are being uploaded", cluster.log)
+        processes, nodes = stopped_within_upload(cluster)
         if victim.startswith("rank"):
             os.kill(processes[int(victim[-1])][1], signal.SIGKILL)
         else:
