@@ -153,8 +153,14 @@ func exists(ctx context.Context, js jetstream.JetStream, name string) (bool, err
 	return false, nil
 }
 
+// createPatience is how long the creation of a stream may take. NATS syncs its files, which takes a busy disk more than the
+// five seconds that its client waits by default.
+const createPatience = 30 * time.Second
+
 // openStream opens or creates a stream, and refuses one that may lose messages.
 func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, createPatience)
+	defer cancel()
 	stream, err := js.Stream(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, err = js.CreateStream(ctx, cfg)
