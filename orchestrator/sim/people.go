@@ -105,21 +105,21 @@ func (p *people) timed(id string, a *App) {
 }
 
 // meter lets the core check an app's device-hours whenever the app could have used them up with all devices of the
-// cluster, at most once a second.
-func (p *people) meter(id string, most float64) {
+// cluster, at most once a second. left is what remains of them before the app is submitted, in device-seconds.
+func (p *people) meter(id string, left float64) {
 	if s := p.world.core.State().Sweeps[id]; s != nil {
 		if s.Done() {
 			return
 		}
 		p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id})
-		most = s.Spec.GetLimits().GetDeviceHours()*3600 - s.DeviceSecondsAt(p.world.clock.now)
+		left = s.Spec.GetLimits().GetDeviceHours()*3600 - s.DeviceSecondsAt(p.world.clock.now)
 	}
 	devices := 0
 	for _, n := range p.world.set.Nodes {
 		devices += len(n.Devices)
 	}
-	wait := time.Duration(most / float64(max(1, devices)) * float64(time.Second))
-	p.world.clock.after(max(time.Second, wait), func() { p.meter(id, most) })
+	wait := time.Duration(left / float64(max(1, devices)) * float64(time.Second))
+	p.world.clock.after(max(time.Second, wait), func() { p.meter(id, left) })
 }
 
 // person pauses and resumes an app at random times.
