@@ -1,6 +1,6 @@
 """Measures the page of a sweep of many trials in Chromium: `budget.py [--trials N] [--rounds N] [--url URL --sweep S]`.
 
-Without a URL it starts a server and makes the sweep, which takes minutes for 100,000 trials. It prints a line of
+Each round opens the page in a new browser with an empty cache, after the browser has loaded its own pages. Without a URL it starts a server and makes the sweep, which takes minutes for 100,000 trials. It prints a line of
 JSON: the median and the least of each time in milliseconds, and the heap in MB. `computing` is the time of the main
 thread, which other programs do not lengthen.
 """
@@ -67,6 +67,17 @@ def chromium(play: Any) -> Browser:
     return play.chromium.launch(executable_path=path, args=["--no-sandbox", "--enable-precise-memory-info"])
 
 
+def settled_page(browser: Browser, patience: float = 600) -> Page:
+    """Return a page of a browser that was just started, after it has loaded the pages that it shows itself.
+
+    Chromium loads those of its address bar for a second after its start, on the processors that a page needs.
+    """
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(1000 * patience)
+    page.wait_for_timeout(3000)
+    return page
+
+
 def heap(page: Page) -> float:
     """Return the megabytes of scripts' values and of their arrays, after a collection."""
     session = page.context.new_cdp_session(page)
@@ -93,9 +104,9 @@ class Computing:
 
 def open_page(browser: Browser, url: str) -> tuple[Page, Computing, dict[str, float]]:
     """Open the page of a sweep and return the times until it was drawn, and the time that its main thread computed."""
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(600_000)
+    page = settled_page(browser)
     computing = Computing(page)
+    computing.since()
     page.add_init_script(WATCH)
     page.goto(url)
     times = page.evaluate("window.times")

@@ -1,8 +1,8 @@
 """Compares the page of a sweep with optuna-dashboard's page of a study.
 
 `peer.py --python PYTHON [--trials N,N] [--rounds N]`, where PYTHON is that of an environment with optuna-dashboard.
-Both pages show the same number of trials with the same four parameters, in turn, each in a fresh Chromium on this
-machine. It prints a line of JSON for each size: the median and the least of the seconds until the first chart, and
+Both pages show the same number of trials with the same four parameters, in turn, each in a Chromium of its own, as in
+`budget.py`. It prints a line of JSON for each size: the median and the least of the seconds until the first chart, and
 until everything, is on the screen. A page that is not drawn after --patience seconds counts as that long. `load` is
 the load of the machine when the measurement began and ended.
 """
@@ -85,8 +85,7 @@ def serve_study(python: str, journal: Path) -> tuple[subprocess.Popen[bytes], st
 
 def times_of(browser: Browser, url: str, script: str, patience: float) -> dict[str, float]:
     """Open a page and return the seconds until its first chart and everything are drawn."""
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(1000 * patience)
+    page = budget.settled_page(browser, patience)
     page.add_init_script(script)
     try:
         page.goto(url)
