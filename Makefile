@@ -36,15 +36,16 @@ QUICK := -vet=off -ldflags=-w -timeout 15m
 # changes only the revision in the binaries does not count.
 PROGRAMS = $$({ go list -deps -export -f '{{if not .Standard}}{{.BuildID}}{{end}}' . ./orchestrator/lab/outbid-lab; \
 	find sdk-python/src examples deploy -type f ! -name '*.pyc' | sort | xargs cksum; } | cksum)
-FIXTURES = minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
-	promtool=$$(.ci/tool promtool || echo "no promtool: the tests of the alerts are skipped" >&2); \
-	otelcol=$$(.ci/otelcol || echo "no OpenTelemetry Collector: the test of traces is skipped" >&2); \
-	natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
+FIXTURES = minio=$$(.ci/tool minio); natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
 	programs="$(PROGRAMS)"; export OUTBID_TEST_PROGRAMS="$$programs"; \
-	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool OUTBID_TEST_OTELCOL=$$otelcol \
-	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
+	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid \
+	OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
+# Tests that need programs which take minutes to build and which nothing else needs.
+SERVICES := TestAlerts TestAlertsOfNodesAndTrials TestAlertsOfServersAndNATS TestAlertOfADamagedLedger TestCountersNeverFall \
+  TestTracesReachACollector TestVersity TestPresignedAgainstVersity TestUploadsThatNeverEndedAreGivenUp
+SERVICES_IN := ./deploy ./orchestrator/endtoend ./orchestrator/objects
 
-.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-services test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,7 +67,7 @@ wheel: ## build this machine's wheel into build/wheel, with the binary inside; P
 reproducible: ## check that two builds of HEAD in different folders have the same bytes; COLD=1: with an empty Go cache too
 	.ci/reproducible $(if $(COLD),--cold)
 
-test: build ## run every test, Go's with the race detector; four kinds side by side, as some compute and others wait
+test: build ## run the tests of Go, with the race detector, and of the SDK; four kinds side by side, as some compute and others wait
 	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
 	$(MAKE) --no-print-directory --jobs=4 test-python test-race test-endtoend test-calm test-whole
 
@@ -75,7 +76,7 @@ test: build ## run every test, Go's with the race detector; four kinds side by s
 test-calm: NICE := nice
 test-calm test-whole: export GOGC := 400
 
-test-go: test-race test-endtoend test-calm test-whole ## run the Go tests, the object store's against a real MinIO and Versity servers
+test-go: test-race test-endtoend test-calm test-whole ## run the Go tests, the object store's against a real MinIO
 
 test-race: build ## run the Go tests that the race detector can see something of
 	race=; if .ci/need cc; then race=-race; fi; $(FIXTURES); \
@@ -101,6 +102,11 @@ test-integrations: build ## run the SDK's tests against Ray, MLflow and the othe
 test-optuna-examples: build ## run the official examples of Optuna in EXAMPLES, a checkout of optuna/optuna-examples
 	python=$$(.ci/python examples); cd sdk-python && OUTBID_OPTUNA_EXAMPLES="$(abspath $(EXAMPLES))" OUTBID_BIN=$(CURDIR)/bin/outbid \
 	  "$$python" $(PYTEST) --durations=0 tests/integrations/test_optuna_examples.py
+
+test-services: build ## run the tests with Prometheus's promtool, an OpenTelemetry Collector and a Versity S3 Gateway, which the first run builds
+	promtool=$$(.ci/tool promtool); otelcol=$$(.ci/otelcol); versitygw=$$(.ci/tool versitygw); $(FIXTURES); \
+	export OUTBID_TEST_PROMTOOL=$$promtool OUTBID_TEST_OTELCOL=$$otelcol OUTBID_TEST_VERSITYGW=$$versitygw; \
+	$(GO_TEST) -count 1 -run "^($$(echo $(SERVICES) | tr ' ' '|'))$$" $(SERVICES_IN)
 
 test-sign-in: build ## sign in with oidc-provider (Node) and Keycloak (Java), which npm and Maven install below .cache
 	.ci/oidc-provider

@@ -15,7 +15,7 @@ func promtool(t *testing.T) string {
 	}
 	path, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("no promtool: OUTBID_TEST_PROMTOOL does not name one, as make test does, and there is none in PATH")
+		t.Skip("no promtool: OUTBID_TEST_PROMTOOL does not name one, as make test-services does, and there is none in PATH")
 	}
 	return path
 }
