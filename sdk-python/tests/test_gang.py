@@ -268,6 +268,35 @@ def test_a_slow_stranger_is_dropped(tmp_path: Path, lost: threading.Semaphore, m
             assert time.monotonic() - began < 10
 
 
+def test_a_rank_that_gives_up_joining_is_not_lost(
+    tmp_path: Path, lost: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prove, attempts = gang._prove, []
+
+    class Silent:
+        """A connection on which a rank does not say that it has joined."""
+
+        def __init__(self, connection: socket.socket) -> None:
+            self.settimeout, self.recv = connection.settimeout, connection.recv
+            self._send = connection.sendall
+
+        def sendall(self, data: bytes) -> None:
+            if data == gang._JOINED:
+                raise TimeoutError
+            self._send(data)
+
+    def gives_up_once(connection: Any, key: bytes, rank: int) -> int | None:
+        attempts.append(rank)
+        return prove(connection if len(attempts) > 1 else Silent(connection), key, rank)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gang, "_prove", gives_up_once)
+    with ranks(tmp_path, size=2) as r:
+        assert r.run(lambda trial: trial.rank) == [0, 1]
+        assert not r.trials[0]._gang.missing()  # type: ignore[union-attr]
+    assert len(attempts) == 2
+    assert not lost.acquire(blocking=False)
+
+
 def test_a_trial_may_end_before_all_ranks_have_started(tmp_path: Path) -> None:
     with ranks(tmp_path) as r:
         r.workers[0].direct("STOP")

@@ -39,6 +39,7 @@ _MOST: Final = 1 << 20  # bytes of a message
 _PATIENCE: Final = 5.0  # seconds that connecting and proving may take
 _UNPROVEN: Final = 32  # connections to rank 0 that may be proving at the same time
 _PROOF: Final = 32  # bytes of a challenge and of its answer
+_JOINED: Final = b"\1"  # what a rank sends once it knows that it is connected with rank 0
 
 Message = dict[str, Any]
 
@@ -210,7 +211,7 @@ class Gang:
             rank = -1
         finally:
             self._proving.release()
-        if rank in self.others and rank in self.missing():
+        if rank in self.others and _is_joined(connection) and rank in self.missing():
             self._add(rank, connection)
         else:
             connection.close()
@@ -331,5 +332,19 @@ def _prove(connection: socket.socket, key: bytes, rank: int) -> int | None:
     challenge = _exactly(connection, _PROOF, end)
     connection.sendall(number + mine + _answer(key, b"rank", challenge, number, mine))
     port, proof = (_exactly(connection, n, end) for n in (_LENGTH, _PROOF))
-    known = hmac.compare_digest(proof, _answer(key, b"rank 0", mine, challenge, port))
-    return int.from_bytes(port, "big") if known else None
+    if not hmac.compare_digest(proof, _answer(key, b"rank 0", mine, challenge, port)):
+        return None
+    connection.sendall(_JOINED)
+    return int.from_bytes(port, "big")
+
+
+def _is_joined(connection: socket.socket) -> bool:
+    """Wait until a rank that has proven itself has received the answer. Returns False if it has given up before.
+
+    Such a rank tries again. It is not lost, which would end the trial on all ranks.
+    """
+    connection.settimeout(None)
+    try:
+        return _exactly(connection, len(_JOINED)) == _JOINED
+    except OSError:
+        return False
