@@ -36,10 +36,12 @@ type start struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// A tell is the cost of a trial that ended. Lower is better; a missing cost means that the trial failed.
+// A tell is the cost of a trial that ended, or its costs with several objectives. Lower is better; a missing cost means
+// that the trial failed.
 type tell struct {
-	Trial int      `json:"trial"`
-	Cost  *float64 `json:"cost"`
+	Trial int       `json:"trial"`
+	Cost  *float64  `json:"cost"`
+	Costs []float64 `json:"costs"`
 }
 
 // A reply answers an ask.
@@ -84,7 +86,11 @@ func (s *session) handle(r request, answers *json.Encoder) error {
 	}
 	learner, learns := s.sampler.(sample.Learner)
 	if r.Tell != nil {
-		if learns {
+		several, can := s.sampler.(sample.SeveralLearner)
+		switch {
+		case can && len(r.Tell.Costs) > 0:
+			several.ToldAll(r.Tell.Trial, r.Tell.Costs)
+		case learns:
 			learner.Told(r.Tell.Trial, r.Tell.cost())
 		}
 		return nil

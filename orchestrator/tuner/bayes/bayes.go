@@ -1,5 +1,6 @@
 // Package bayes is Bayesian optimisation: a Gaussian process of all earlier trials proposes each configuration (package
-// surrogate). Each trial is trained to the end.
+// surrogate). Each trial is trained to the end. With several objectives the configurations spread along their Pareto
+// front.
 package bayes
 
 import (
@@ -27,6 +28,7 @@ func Kind() *engine.Kind {
 		Sampler: func(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
 			return sample.NewBayes(s, t.GetSeed()), nil
 		},
-		Traits: tuner.Traits{Endless: true, Independent: true},
+		Several: true,
+		Traits:  tuner.Traits{Endless: true, Independent: true},
 	}
 }

@@ -82,10 +82,13 @@ func (c *Configs) recordConfig(config tuner.Config) {
 	}
 }
 
-// recordCost informs a learning sampler of the final cost of a trial.
-func (c *Configs) recordCost(t tuner.Trial, cost float64) {
-	if l, ok := c.Sampler.(sample.Learner); ok {
-		l.Told(int(t), cost)
+// recordCosts informs a learning sampler of the final costs of a trial.
+func (c *Configs) recordCosts(t tuner.Trial, costs []float64) {
+	several, can := c.Sampler.(sample.SeveralLearner)
+	if can && len(costs) > 1 {
+		several.ToldAll(int(t), costs)
+	} else if l, ok := c.Sampler.(sample.Learner); ok {
+		l.Told(int(t), costs[0])
 	}
 }
 

@@ -65,7 +65,7 @@ func (e *engine) handle(event tuner.Event) error {
 			return nil // a repeated event
 		}
 		e.observe(v.Trial, v.Step, v.Metric, v.Metrics)
-		e.Configs.recordCost(v.Trial, e.Cost(v.Metric))
+		e.Configs.recordCosts(v.Trial, e.costs(v.Metric, v.Metrics))
 		err = e.rules.Reached(v)
 		if e.Curves != nil && e.Trials[v.Trial].Phase == Completed {
 			e.Curves.SetWhole(int(v.Trial), true)
@@ -78,7 +78,7 @@ func (e *engine) handle(event tuner.Event) error {
 		}
 		before := e.Trials[v.Trial].Phase
 		e.Trials[v.Trial].Phase = Exited
-		e.Configs.recordCost(v.Trial, e.exitCost(v))
+		e.Configs.recordCosts(v.Trial, e.exitCosts(v))
 		if e.Curves != nil && !v.Failed {
 			e.observe(v.Trial, v.Step, v.Metric, v.Metrics)
 			e.Curves.SetWhole(int(v.Trial), true)
@@ -92,12 +92,32 @@ func (e *engine) handle(event tuner.Event) error {
 	}
 }
 
-// exitCost returns the cost of a trial that exited, or NaN if it failed.
-func (e *engine) exitCost(v tuner.Exited) float64 {
-	if v.Failed {
-		return math.NaN()
+// costs returns the cost of the sweep's metric, and those of its other objectives if the sampler learns from them. A cost
+// that is not known is NaN.
+func (e *engine) costs(metric float64, metrics map[string]float64) []float64 {
+	found := []float64{e.Cost(metric)}
+	if !e.kind.Several {
+		return found
 	}
-	return e.Cost(v.Metric)
+	for _, o := range e.Spec.GetObjectives() {
+		value, known := metrics[o.GetMetric()]
+		switch {
+		case !known:
+			value = math.NaN()
+		case o.GetMode() == "max":
+			value = -value
+		}
+		found = append(found, value)
+	}
+	return found
+}
+
+// exitCosts returns the costs of a trial that exited, which are NaN if it failed.
+func (e *engine) exitCosts(v tuner.Exited) []float64 {
+	if v.Failed {
+		return e.costs(math.NaN(), nil)
+	}
+	return e.costs(v.Metric, v.Metrics)
 }
 
 // hasEnded reports whether a trial has ended, so that its late events must be ignored.

@@ -33,6 +33,8 @@ type Kind struct {
 	Growth func(t *outbidv1.Tuner) (rung, factor int64)
 	// Curves is set if the rules use the trials' curves. They are also kept for a sampler that learns.
 	Curves bool
+	// Several is set if the sampler learns from all objectives of a sweep, and not from its metric alone.
+	Several bool
 	// Rule is set if a plugin may draw the tuner's configurations.
 	Rule bool
 	tuner.Traits

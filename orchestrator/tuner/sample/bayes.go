@@ -46,6 +46,9 @@ type bayesState struct {
 	Kept   []int
 	Points [][]float64
 	Costs  []float64
+	// Vectors are the costs of the kept trials by objective, and nil until trials have several. Costs then only say
+	// whether they are known.
+	Vectors [][]float64
 	// Settings are the result of the last fit, which was made when Fitted trials had ended.
 	Settings surrogate.Settings
 	Fitted   int
@@ -125,7 +128,7 @@ func (b *Bayes) propose() ([]float64, bool) {
 	}
 	var seen []surrogate.Seen
 	var pending []int
-	for i, cost := range b.Costs {
+	for i, cost := range b.weighted() {
 		if math.IsInf(cost, 1) {
 			pending = append(pending, i)
 			continue
@@ -136,7 +139,7 @@ func (b *Bayes) propose() ([]float64, bool) {
 	switch {
 	case b.Fitted == 0:
 		tries = firstEvaluations
-	case b.Ended >= b.Fitted+1+b.Fitted/10:
+	case b.Ended >= b.Fitted+1+b.Fitted/10, b.Vectors != nil && b.Trials <= manyTrials: // other weights, another function
 		tries = evaluations
 	}
 	m, settings, ok := surrogate.Learn(parameters, seen, b.Settings, tries)
@@ -176,6 +179,9 @@ func (b *Bayes) Took(cfg Config) {
 	}
 	b.last = nil
 	b.Kept, b.Points, b.Costs = append(b.Kept, b.Trials), append(b.Points, u), append(b.Costs, math.Inf(1))
+	if b.Vectors != nil {
+		b.Vectors = append(b.Vectors, nil)
+	}
 	b.Trials++
 	most := mostKept
 	if b.Trials > manyTrials {
@@ -189,13 +195,14 @@ func (b *Bayes) Took(cfg Config) {
 // forget drops the oldest trial of the worse half of those that ended.
 func (b *Bayes) forget() {
 	var ended []float64
-	for _, cost := range b.Costs {
+	costs := b.ranks()
+	for _, cost := range costs {
 		if !math.IsInf(cost, 1) && !math.IsNaN(cost) {
 			ended = append(ended, cost)
 		}
 	}
 	slices.Sort(ended)
-	for i, cost := range b.Costs {
+	for i, cost := range costs {
 		if !math.IsInf(cost, 1) && (math.IsNaN(cost) || cost > ended[len(ended)/2]) {
 			b.drop(i)
 			return
@@ -206,6 +213,9 @@ func (b *Bayes) forget() {
 
 func (b *Bayes) drop(i int) {
 	b.Kept, b.Points, b.Costs = slices.Delete(b.Kept, i, i+1), slices.Delete(b.Points, i, i+1), slices.Delete(b.Costs, i, i+1)
+	if b.Vectors != nil {
+		b.Vectors = slices.Delete(b.Vectors, i, i+1)
+	}
 }
 
 // Told implements Learner.
@@ -247,8 +257,14 @@ func restoreBayes(s *space.Space, st state) (*Bayes, error) {
 	if err := gob.NewDecoder(bytes.NewReader(st.Learnt)).Decode(&b.bayesState); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadSnapshot, err)
 	}
-	if len(b.Kept) != len(b.Points) || len(b.Kept) != len(b.Costs) || !slices.IsSorted(b.Kept) {
+	if len(b.Kept) != len(b.Points) || len(b.Kept) != len(b.Costs) || b.Vectors != nil && len(b.Vectors) != len(b.Kept) || !slices.IsSorted(b.Kept) {
 		return nil, fmt.Errorf("%w: its columns differ in length or are not sorted", ErrBadSnapshot)
+	}
+	objectives := 0
+	for _, v := range b.Vectors {
+		if objectives = max(objectives, len(v)); len(v) != 0 && len(v) != objectives {
+			return nil, fmt.Errorf("%w: its trials have different numbers of costs", ErrBadSnapshot)
+		}
 	}
 	for _, p := range b.Points {
 		if len(p) != s.Dims() {
