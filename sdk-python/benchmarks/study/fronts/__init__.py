@@ -1,0 +1,1 @@
+"""Problems with several objectives, all of which are minimised."""
