@@ -78,7 +78,6 @@ func (sw *sweepCommands) preview(ctx context.Context, file *specFile, stepSecond
 	c, err := sw.connect()
 	if err == nil {
 		defer c.close()
-		file.chooseTuner(ctx, c.target)
 		got, err = c.PreviewSweep(ctx, &outbidv1.PreviewSweepRequest{Spec: file.spec, StepSeconds: stepSeconds})
 	}
 	if !unreachableError(err) || sw.opts.server != "" {

@@ -1,13 +1,6 @@
 package cli
 
 import (
-	"context"
-	"net"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-
 	"google.golang.org/grpc/codes"
 	"sigs.k8s.io/yaml"
 
@@ -62,42 +55,4 @@ func (f *specFile) locate(err error) error {
 		return &exitError{code: exitUsage, msg: f.name + ": " + answer, err: err}
 	}
 	return err
-}
-
-// chooseTuner selects TPE for a sweep with several objectives and without a tuner, like the SDK, if the server is on this machine
-// and a Python here has Optuna. The server chooses the tuner of other sweeps.
-func (f *specFile) chooseTuner(ctx context.Context, server target) {
-	if f.hasTuner || !spec.UsesModel(f.spec) || !isLocal(server.url) {
-		return
-	}
-	if python := optunaPython(ctx); python != "" {
-		spec.UseModel(f.spec, python)
-	}
-}
-
-// isLocal reports whether a server's URL is on this machine.
-func isLocal(server string) bool {
-	u, err := url.Parse(server)
-	if err != nil {
-		return false
-	}
-	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
-}
-
-// optunaPython returns a Python that has Optuna and the SDK, or "". It tries the one next to this binary, then python3.
-func optunaPython(ctx context.Context) string {
-	var candidates []string
-	if binary, err := os.Executable(); err == nil {
-		candidates = append(candidates, filepath.Join(filepath.Dir(binary), "python3"))
-	}
-	if found, err := exec.LookPath("python3"); err == nil {
-		candidates = append(candidates, found)
-	}
-	const hasBoth = "import sys, importlib.util as u; sys.exit(not (u.find_spec('outbid') and u.find_spec('optuna')))"
-	for _, python := range candidates {
-		if exec.CommandContext(ctx, python, "-c", hasBoth).Run() == nil {
-			return python
-		}
-	}
-	return ""
 }

@@ -149,7 +149,6 @@ func (sw *sweepCommands) submit(ctx context.Context, name string) (*connection, 
 	if err != nil {
 		return nil, nil, err
 	}
-	file.chooseTuner(ctx, c.target)
 	// The key makes it safe to repeat an interrupted call.
 	ctx = withTrace(ctx, sw.getenv("TRACEPARENT"))
 	req := &outbidv1.SubmitSweepRequest{Spec: file.spec, IdempotencyKey: rand.Text()}

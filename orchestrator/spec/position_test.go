@@ -135,7 +135,7 @@ func TestASyntaxErrorHasTheLineFromWhichOnATextCannotBeRead(t *testing.T) {
 	}
 }
 
-// A spec without a tuner has auto; random search if it has several objectives, or more parameters than that takes.
+// A spec without a tuner has auto; bayes if it has several objectives; random search if it has more parameters than these take.
 func TestASpecWithoutATuner(t *testing.T) {
 	t.Parallel()
 	bare := func(line string) string { return strings.Replace(good, "tuner: {random: {}}\n", line, 1) }
@@ -144,7 +144,7 @@ func TestASpecWithoutATuner(t *testing.T) {
 			t.Errorf("%q has the tuner %v", line, s.GetTuner())
 		}
 	}
-	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); tuner.NameOf(s.GetTuner()) != "random" {
+	if s := mustParse(t, bare("objectives: [{metric: size, mode: min}]\n")); tuner.NameOf(s.GetTuner()) != "bayes" {
 		t.Errorf("with two objectives it is %v", s.GetTuner())
 	}
 	for n, want := range map[int]string{sample.MostParameters: "auto", sample.MostParameters + 1: "random"} {
@@ -165,15 +165,6 @@ func TestASpecWithoutATuner(t *testing.T) {
 		Default(s)
 		if err := Check(s); (err == nil) != (want == "auto") {
 			t.Errorf("the sampler bayes with %d parameters: %v", n, err)
-		}
-	}
-	for trials, want := range map[int32]bool{0: false, 10: false, 11: true, 1000: true, 1001: false} {
-		s := &outbidv1.SweepSpec{Limits: &outbidv1.Limits{Trials: trials}, Objectives: []*outbidv1.Objective{{Metric: "size"}}}
-		if UsesModel(s) != want {
-			t.Errorf("%d trials: %v", trials, !want)
-		}
-		if s.Objectives = nil; UsesModel(s) {
-			t.Errorf("%d trials of one objective: TPE", trials)
 		}
 	}
 }

@@ -1,8 +1,9 @@
 """Measures the page of a sweep of many trials in Chromium: `budget.py [--trials N] [--rounds N] [--url URL --sweep S]`.
 
-Each round opens the page in a new browser with an empty cache, after the browser has loaded its own pages. Without a URL it starts a server and makes the sweep, which takes minutes for 100,000 trials. It prints a line of
-JSON: the median and the least of each time in milliseconds, and the heap in MB. `computing` is the time of the main
-thread, which other programs do not lengthen.
+Each round opens the page in a new browser with an empty cache, once the browser has loaded its own pages. Without a
+URL it starts a server and makes the sweep, which takes minutes for 100,000 trials. It prints a line of JSON: the median
+and the least of each time in milliseconds, and the heap in MB. `computing` is the time of the main thread, which other
+programs do not lengthen.
 """
 
 from __future__ import annotations

@@ -37,19 +37,18 @@ def outbid(*words: str, cwd: Path, text: str = "") -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize(
-    ("trials", "several", "kind"), [(5, 0, "auto"), (5000, 0, "auto"), (11, 1, "plugin"), (1001, 1, "random")]
+    ("trials", "several", "kind"), [(5, 0, "auto"), (5000, 0, "auto"), (11, 1, "bayes"), (1001, 1, "bayes")]
 )
 def test_a_file_without_a_tuner_has_that_of_python(
     real: ob.Client, tmp_path: Path, trials: int, several: bool, kind: str
 ) -> None:
-    pytest.importorskip("optuna")
     more = "objectives: [{metric: size, mode: min}]\n" if several else ""
     text = f"{FILE}{more}limits: {{trials: {trials}}}\ntuner: {{seed: 3}}\n"
     done = outbid("submit", "-", "--server", real.url, cwd=tmp_path, text=text)
     assert done.returncode == 0, done.stderr
     there = real.spec(done.stdout.strip()).tuner
     said = reason(real.spec(done.stdout.strip()))
-    assert said in done.stderr and said.startswith("tuner: tpe, " if kind == "plugin" else f"tuner: {kind}, ")
+    assert said in done.stderr and said.startswith(f"tuner: {kind}, ")
     goals: dict[str, Any] = {"metric": "loss", "mode": "min"}
     if several:
         goals = {"metric": ["loss", "size"], "mode": ["min", "min"]}
@@ -59,8 +58,6 @@ def test_a_file_without_a_tuner_has_that_of_python(
     mine.seed = 3
     for tuner in (there, mine):
         assert tuner.WhichOneof("kind") == kind
-        if kind == "plugin":
-            del tuner.plugin.command[:1]  # the path of Python
     for sweep in (handle, real.attach(done.stdout.strip())):
         sweep.delete(force=True)
     assert there == mine

@@ -118,7 +118,9 @@ def two(trial: ob.Trial) -> None:
     trial.report(step=1, loss=x * x, latency=(x - 2) ** 2)
 
 
-@pytest.mark.parametrize("tuner", [ob.NSGA2(startup=6, seed=0), ob.TPE(startup=4, seed=0), ob.Random(seed=0)])
+@pytest.mark.parametrize(
+    "tuner", [ob.Bayes(seed=0), ob.NSGA2(startup=6, seed=0), ob.TPE(startup=4, seed=0), ob.Random(seed=0)]
+)
 def test_several_objectives(real: ob.Client, tuner: ob.Tuner) -> None:
     pytest.importorskip("optuna")
     objectives: dict[str, Any] = {"metric": ["loss", "latency"], "mode": ["min", "min"]}

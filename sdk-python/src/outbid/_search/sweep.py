@@ -25,7 +25,7 @@ from outbid._core.user_warning import warn_user
 from outbid._results.result import Result
 from outbid._search.asktell import AskedTrial
 from outbid._search.choices import Objects, restoring, sendable
-from outbid._search.default_tuner import default_tuner, reason
+from outbid._search.default_tuner import reason
 from outbid._search.derived import drawing, split
 from outbid._search.objectives import fill_objectives
 from outbid._search.preview import Preview, as_trained
@@ -75,12 +75,11 @@ class Sweep:
             `program` to train the trials in your own loop with `ask` and `tell`.
         space: the search space: a dict of parameters (`uniform`, `choice`, ...), plain values and nested dicts.
         metric: the reported metric to optimise. A list makes each metric an objective. The first objective ranks and
-            stops trials and chooses the best one. Multi-objective samplers (`TPE`, `GP`, `NSGA2`) learn from all of
-            them, and `Result.front()` returns the Pareto front.
+            stops trials and chooses the best one. Multi-objective samplers (`Bayes`, `TPE`, `GP`, `NSGA2`) learn from
+            all of them, and `Result.front()` returns the Pareto front.
         mode: "max" or "min"; for a list of metrics, a list with one for each.
         tuner: the algorithm that proposes configurations and decides how long each is trained. The default is
-            `Auto()`. With several objectives it is `TPE()` for 11 to 1,000 trials if the server is on this machine and
-            Optuna is installed (`outbid[optuna]`); otherwise, and with more than 64 parameters, it is `Random()`.
+            `Auto()`; `Bayes()` with several objectives; `Random()` with more than 64 parameters.
         trials, concurrency, steps, wall_time, target: limits, see `Limits`. Alternatively give `limits`.
         resources: what one trial needs. The default is one device of any type.
         points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one per row.
@@ -363,10 +362,7 @@ class Sweep:
         spec.CopyFrom(self._spec)
         here = client is not None and client.local
         if self._uses_default:
-            tuner = default_tuner(spec.limits.trials, several=bool(spec.objectives), here=here)
-            chosen = pb.Tuner() if tuner is None else tuner.to_proto()
-            chosen.points.extend(spec.tuner.points)
-            spec.tuner.CopyFrom(chosen)
+            spec.tuner.CopyFrom(pb.Tuner(points=spec.tuner.points))
         if self._earlier is not None and client is not None:
             start_warm(spec, self._earlier, lambda sweep: client.attach(sweep).result())
         if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
