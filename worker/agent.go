@@ -75,6 +75,11 @@ type workerLoop struct {
 	leaseEnd   time.Time
 	draining   bool
 	checks     checks
+	// noticed receives new spot notices. ending is why the node ends soon, or "", and pauseAt when its trials are paused
+	// without orders, or zero.
+	noticed chan string
+	ending  string
+	pauseAt time.Time
 	// killed is the boot ID of the previous worker, if that was killed by something other than its trials.
 	killed string
 	// refused is set if the worker must not serve this server.
@@ -178,6 +183,7 @@ func newWorkerLoop(cfg Config) *workerLoop {
 		disk: newDiskWatch(&cfg), cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		reconnected: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
 		wanted: make(map[uint64]bool), complained: make(map[string]bool), checks: newChecks(),
+		noticed: make(chan string),
 	}
 }
 
@@ -190,6 +196,9 @@ func (l *workerLoop) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	defer l.cfg.Bus.Reconnected(func() { poke(l.reconnected) })()
 	defer l.run.Wait()
+	looking, stopLooking := context.WithCancel(ctx)
+	defer stopLooking()
+	l.watchSpot(looking)
 	if l.checks.check != nil { // before the worker offers its devices
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -243,6 +252,10 @@ func (l *workerLoop) loop(ctx context.Context) error {
 				l.cancelAll(errRival)
 				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, l.cfg.Node)
 			}
+			l.pauseUnordered()
+			l.send(true)
+		case why := <-l.noticed:
+			l.recordEnding(why)
 			l.send(true)
 		case unfit := <-l.checks.found:
 			if l.recordHealth(unfit) {
@@ -252,6 +265,7 @@ func (l *workerLoop) loop(ctx context.Context) error {
 		case <-stopping:
 			stopping = nil
 			l.drain()
+			l.send(true) // so that no trial waits here for devices that become free
 			deadline = time.After(l.cfg.DrainTimeout)
 		case <-deadline:
 			l.cancelAll(errStopping)
@@ -316,10 +330,13 @@ func (l *workerLoop) cancel(f *fork, cause error) {
 
 // drain asks every trial to save and end.
 func (l *workerLoop) drain() {
+	if l.ending == "" {
+		l.ending = errStopping.Error()
+	}
 	l.draining = true
 	l.stopAverages()
 	for _, f := range l.forks {
-		f.drain()
+		f.drain(errStopping.Error())
 		if !f.started {
 			l.runFork(f)
 		}

@@ -152,13 +152,13 @@ func (f *fork) direct(verdict outbidv1.Verdict, until int64, reason string, vers
 	poke(f.wake)
 }
 
-// drain pauses the fork, whatever the orders say, unless it is stopped already.
-func (f *fork) drain() {
+// drain pauses the fork for a reason, whatever the orders say, unless it is stopped already.
+func (f *fork) drain(why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.drained = true
 	if f.order.verdict != outbidv1.Verdict_VERDICT_STOP {
-		f.order.verdict, f.order.reason = outbidv1.Verdict_VERDICT_PAUSE, errStopping.Error()
+		f.order.verdict, f.order.reason = outbidv1.Verdict_VERDICT_PAUSE, why
 	}
 	poke(f.wake)
 }

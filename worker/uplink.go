@@ -27,7 +27,7 @@ func (l *workerLoop) send(beat bool) {
 	if first == 0 && !beat {
 		return
 	}
-	up := &outbidv1.Uplink{Node: l.cfg.Node, Boot: l.boot, Health: l.checks.last}
+	up := &outbidv1.Uplink{Node: l.cfg.Node, Boot: l.boot, Health: l.health()}
 	if l.introduce {
 		up.Info = l.info()
 	}

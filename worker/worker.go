@@ -24,6 +24,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/inventory"
 	"github.com/outbid-dev/outbid/worker/program"
+	"github.com/outbid-dev/outbid/worker/spot"
 )
 
 // Bus connects a worker to the orchestrator. Its methods may be called concurrently.
@@ -102,6 +103,9 @@ type Config struct {
 	Logger  *slog.Logger
 	// Tracer records the spans of trials' processes; nil records none.
 	Tracer *tracing.Tracer
+	// Spot says whether the machine is about to be taken away; nil if that is not known. Then trials save and continue on
+	// other nodes.
+	Spot spot.Source
 	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped, and to store what they
 	// saved. 0 means 30 s.
 	DrainTimeout time.Duration

@@ -28,6 +28,7 @@ type fakeControl struct {
 	sweeps  map[string]*fakeSweep
 	order   []string
 	nodes   []*outbidv1.Node
+	prices  *outbidv1.DevicePrices
 	batches []*outbidv1.Batch
 	standby bool
 	// fail, if set, is the error of every command.
@@ -285,8 +286,6 @@ func (c *fakeControl) Trial(id string, n int32) (*outbidv1.Trial, error) {
 	}
 	return s.trials[n], nil
 }
-
-func (c *fakeControl) Nodes() []*outbidv1.Node { return c.nodes }
 
 func (c *fakeControl) Superseded(string) (func(int32, *outbidv1.Report) bool, error) {
 	return func(_ int32, r *outbidv1.Report) bool { return r.GetLeaseId() == 13 }, nil

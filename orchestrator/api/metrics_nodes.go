@@ -24,7 +24,7 @@ func newNodeMetrics(c Control) *nodeMetrics {
 		held:    desc("outbid_node_devices_held", "Devices of a node that trials hold, by type.", "node", "type"),
 		heard:   desc("outbid_node_last_heard_timestamp_seconds", "Unix time of the last message from a node's worker.", "node"),
 		keptOff: desc("outbid_node_kept_off", "1 if new trials are not placed on a node for this cause, else 0: unfit (the checks of its worker fail), "+
-			"cordoned (trials repeatedly failed to start there), failures (trials failed there, and it is retried soon) or administrator (it was cordoned or drained by hand).", "node", "cause"),
+			"ending (its worker stops, or has a spot notice), cordoned (trials repeatedly failed to start there), failures (trials failed there, and it is retried soon) or administrator (it was cordoned or drained by hand).", "node", "cause"),
 	}
 }
 
@@ -49,10 +49,12 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // faults exports why no trial of any sweep is placed on a node.
 func (m *nodeMetrics) faults(out series, n *outbidv1.Node, now time.Time) {
-	causes := map[string]float64{"unfit": 0, "cordoned": 0, "failures": 0, "administrator": 0}
+	causes := map[string]float64{"unfit": 0, "ending": 0, "cordoned": 0, "failures": 0, "administrator": 0}
 	for _, f := range n.GetFaults() {
 		switch {
 		case f.GetSweep() != "" || !state.FaultActive(f, now) && !f.GetCordoned():
+		case f.GetUnfit() && f.GetDrained():
+			causes["ending"] = 1
 		case f.GetUnfit():
 			causes["unfit"] = 1
 		case f.GetManual():

@@ -41,10 +41,15 @@ func (s *sweepService) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSw
 			return nil, err
 		}
 	}
+	prices := s.control.DevicePrices()
+	if err := state.CheckCostLimit(checked, prices); err != nil {
+		return nil, err
+	}
 	resp, err := Preview(checked, req.GetStepSeconds())
 	if err != nil {
 		return nil, err
 	}
+	addCost(resp, checked, prices, s.control.Nodes())
 	resp.Warnings = append(append(warnings(checked, s.control.Nodes()), secretWarnings(checked)...), resp.GetWarnings()...)
 	return resp, nil
 }
@@ -112,9 +117,9 @@ func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
 func planWarnings(s *outbidv1.SweepSpec, plan tuner.Outlook) []string {
 	var found []string
 	l := s.GetLimits()
-	if plan.Trials == 0 && l.GetSteps() == 0 && l.GetWallTime() == "" && l.GetDeviceHours() == 0 {
+	if plan.Trials == 0 && l.GetSteps() == 0 && l.GetWallTime() == "" && l.GetDeviceHours() == 0 && l.GetCost() == 0 {
 		found = append(found, "the sweep ends only when the metric reaches its target: give limits.trials, limits.steps, "+
-			"limits.wall_time or limits.device_hours as well")
+			"limits.wall_time, limits.device_hours or limits.cost as well")
 	}
 	if plan.Trials > 0 && plan.Steps == 0 {
 		found = append(found, "steps are not known: the training code ends by itself")

@@ -160,7 +160,7 @@ type extension struct {
 	maxSteps, steps     int64
 	space, wallTime     string
 	target, weight      float64
-	deviceHours         float64
+	deviceHours, cost   float64
 	preview, yes        bool
 }
 
@@ -214,6 +214,7 @@ requires --yes.`,
 	f.Int64Var(&e.steps, "steps", 0, "new limit of steps over all trials")
 	f.StringVar(&e.wallTime, "wall-time", "", "new limit of time since submission, such as 90m")
 	f.Float64Var(&e.deviceHours, "device-hours", 0, "new limit of device-hours of all trials")
+	f.Float64Var(&e.cost, "cost", 0, "new limit of the cost of all trials, in the currency of the server's prices")
 	f.Float64Var(&e.target, "target", 0, "new value of the metric at which the sweep ends")
 	f.Float64Var(&e.weight, "weight", 0, "new weight relative to other sweeps; 1 is usual")
 	_ = cmd.MarkFlagFilename("space", "yaml", "yml", "json")
@@ -270,7 +271,7 @@ func (sw *sweepCommands) agreeToExtend(ctx context.Context, c *connection, req *
 func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSweepRequest, error) {
 	given := cmd.Flags().Changed
 	req := &outbidv1.ExtendSweepRequest{}
-	limits := &outbidv1.Limits{Concurrency: e.concurrency, Steps: e.steps, WallTime: e.wallTime, DeviceHours: e.deviceHours}
+	limits := &outbidv1.Limits{Concurrency: e.concurrency, Steps: e.steps, WallTime: e.wallTime, DeviceHours: e.deviceHours, Cost: e.cost}
 	if given("target") {
 		limits.Target = &e.target
 	}
@@ -285,6 +286,7 @@ func (sw *sweepCommands) extendRequest(cmd *cobra.Command, e extension) (*outbid
 		{"steps", e.steps > 0},
 		{"wall-time", e.wallTime != ""},
 		{"device-hours", e.deviceHours > 0},
+		{"cost", e.cost > 0},
 		{"target", true},
 		{"weight", e.weight > 0},
 		{"space", e.space != ""},

@@ -88,14 +88,18 @@ func (f *fakeService) PreviewSweep(_ context.Context, req *outbidv1.PreviewSweep
 	if err != nil {
 		return nil, err
 	}
-	return &outbidv1.PreviewSweepResponse{
+	resp := &outbidv1.PreviewSweepResponse{
 		Outlook: &outbidv1.Outlook{Trials: 12, Steps: 60, Rungs: []*outbidv1.Rung{
 			{Bracket: 2, UntilStep: 1, Trials: 9, Steps: 9}, {Bracket: 2, UntilStep: 3, Trials: 3, Steps: 6},
 		}},
 		DeviceHours: req.GetStepSeconds() * 60 / 3600,
 		Examples:    []*structpb.Struct{example},
 		Warnings:    []string{"no node has a device of type \"v100\""},
-	}, nil
+	}
+	if hours := resp.GetDeviceHours(); hours > 0 {
+		resp.LeastCost, resp.MostCost, resp.Currency = new(hours/2), new(hours*2), "EUR"
+	}
+	return resp, nil
 }
 
 func (f *fakeService) ListSweeps(_ context.Context, req *outbidv1.ListSweepsRequest) (
@@ -435,8 +439,10 @@ func newFake() *fakeService {
 			}},
 		},
 	}
+	limited := proto.CloneOf(spec)
+	limited.Limits = &outbidv1.Limits{Cost: 12.5, DeviceHours: 2}
 	running := &outbidv1.Sweep{
-		Id: "digits-2", Spec: spec, State: outbidv1.SweepState_SWEEP_STATE_RUNNING, Submitted: ago(125 * time.Second),
+		Id: "digits-2", Spec: limited, Cost: new(1.234), Currency: "EUR", State: outbidv1.SweepState_SWEEP_STATE_RUNNING, Submitted: ago(125 * time.Second),
 		Counts: &outbidv1.TrialCounts{Running: 1, Failed: 1, Total: 2}, Best: trials[1], Steps: 1234, DeviceSeconds: 61.5,
 		Outlook: &outbidv1.Outlook{Trials: 12, Steps: 2468}, Actor: "ada",
 		Notes: []*outbidv1.SweepNote{
@@ -446,7 +452,7 @@ func newFake() *fakeService {
 	done := proto.CloneOf(running)
 	done.Id, done.State, done.Reason, done.Ended = "digits-1", outbidv1.SweepState_SWEEP_STATE_DONE, "target reached",
 		ago(time.Hour)
-	done.Submitted, done.Notes = ago(3*time.Hour), nil
+	done.Submitted, done.Notes, done.Spec, done.Cost = ago(3*time.Hour), nil, spec, nil
 	return &fakeService{
 		list: []*outbidv1.Sweep{running, done}, trials: map[string][]*outbidv1.Trial{"digits-2": trials},
 		reports: map[string][]*outbidv1.TrialReport{"digits-2": {

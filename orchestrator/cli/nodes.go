@@ -124,6 +124,8 @@ func (k *clusterCommands) faultLine(node string, o faultView) string {
 	switch {
 	case o.manual:
 		fmt.Fprintf(&b, "; 'outbid nodes uncordon %s' opens it", clean(node))
+	case o.Word == "drained":
+		b.WriteString("; its trials continue on other nodes")
 	case o.Word == "unfit":
 		b.WriteString("; it gets trials again when the checks of its worker pass")
 	case o.Word == "cordoned":

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -18,6 +19,9 @@ type previewView struct {
 	Trials      *int32            `json:"trials" doc:"total trials; null if unbounded"`
 	Steps       *int64            `json:"steps" doc:"total steps; null if unbounded"`
 	DeviceHours *number           `json:"device_hours" doc:"device-hours at --step-seconds; null without it"`
+	LeastCost   *number           `json:"least_cost" doc:"cost of device_hours on the cheapest type of device that the sweep may use; null without device_hours or prices"`
+	MostCost    *number           `json:"most_cost" doc:"the same on the dearest type"`
+	Currency    string            `json:"currency" doc:"currency of the costs"`
 	Rungs       []rungView        `json:"rungs" doc:"rungs: bracket, until_step, trials, steps"`
 	Examples    []json.RawMessage `json:"examples" doc:"example configurations"`
 	Warnings    []string          `json:"warnings" doc:"warnings about the sweep"`
@@ -38,7 +42,8 @@ func (sw *sweepCommands) previewCommand() *cobra.Command {
 		Use:   "preview FILE.yaml",
 		Short: "Show what a sweep would do, without starting it",
 		Long: `Preview checks a sweep's file and shows its rungs, its total trials and steps, and examples
-of its configurations. With --step-seconds it also estimates the device-hours.
+of its configurations. With --step-seconds it also estimates the device-hours, and their cost if
+the server has prices.
 
 The server computes the preview, because it knows the nodes. If none answers, the same tuner's code runs here.`,
 		Example: `  outbid preview sweep.yaml
@@ -103,6 +108,9 @@ func viewPreview(p *outbidv1.PreviewSweepResponse, local bool, stepSeconds float
 	if stepSeconds > 0 {
 		v.DeviceHours = new(number(p.GetDeviceHours()))
 	}
+	if v.Currency = p.GetCurrency(); p.LeastCost != nil && p.MostCost != nil {
+		v.LeastCost, v.MostCost = new(number(p.GetLeastCost())), new(number(p.GetMostCost()))
+	}
 	for _, r := range p.GetOutlook().GetRungs() {
 		v.Rungs = append(v.Rungs, rungView{r.GetBracket(), r.GetUntilStep(), r.GetTrials(), r.GetSteps()})
 	}
@@ -110,6 +118,15 @@ func viewPreview(p *outbidv1.PreviewSweepResponse, local bool, stepSeconds float
 		v.Examples = append(v.Examples, exampleJSON(e))
 	}
 	return v
+}
+
+// cost describes the cost of the device time.
+func (v *previewView) cost() string {
+	line := costText(v.LeastCost, "")
+	if most := costText(v.MostCost, ""); most != line {
+		line += " to " + most
+	}
+	return strings.TrimSpace(line + " " + clean(v.Currency))
 }
 
 // exampleJSON returns a configuration as JSON.
@@ -131,6 +148,9 @@ func (sw *sweepCommands) printPreview(spec *outbidv1.SweepSpec, v previewView, s
 	if v.DeviceHours != nil {
 		t.rows = append(t.rows, []string{"device time", fmt.Sprintf("%.3g hours at %g s a step", float64(*v.DeviceHours),
 			stepSeconds)})
+	}
+	if v.LeastCost != nil {
+		t.rows = append(t.rows, []string{"cost", v.cost()})
 	}
 	t.write(sw.stdout)
 	if len(v.Rungs) > 0 {

@@ -109,7 +109,8 @@ func (q *queryCommands) showSweep(cmd *cobra.Command, c *connection, r ref, out 
 	add("elapsed", formatDuration(float64(v.Seconds)))
 	add("trials", trialsLine(s))
 	add("steps", planned(v.Steps, v.PlannedSteps))
-	add("device time", formatDuration(float64(v.DeviceSeconds)))
+	add("device time", formatDuration(float64(v.DeviceSeconds))+ofHours(s.GetSpec().GetLimits().GetDeviceHours()))
+	add("cost", costLine(v, s.GetSpec().GetLimits().GetCost()))
 	if f := v.Fairness; f != nil && isShared(float64(f.MeanSweeps)) {
 		add("fairness", fairnessLine(f))
 		if last := f.Auction; last != nil && isRhoMeaningful(last.AloneSeconds) {
@@ -144,6 +145,26 @@ func (q *queryCommands) showSweep(cmd *cobra.Command, c *connection, r ref, out 
 		q.printf("and %d more: outbid ls %s\n", rest, s.GetId())
 	}
 	return nil
+}
+
+// ofHours adds a limit of device-hours to the device time.
+func ofHours(limit float64) string {
+	if limit == 0 {
+		return ""
+	}
+	return " of " + formatDuration(limit*3600)
+}
+
+// costLine describes the cost of a sweep and its limit, or is empty without prices.
+func costLine(v sweepView, limit float64) string {
+	line := costText(v.Cost, "")
+	if v.Cost != nil && *v.Cost > 0 && *v.Cost < 0.1 {
+		line = fmt.Sprintf("%.2g", float64(*v.Cost))
+	}
+	if limit > 0 && line != "" {
+		line += fmt.Sprintf(" of %g", limit)
+	}
+	return strings.TrimSpace(line + " " + clean(v.Currency))
 }
 
 // isRhoMeaningful reports whether rho is meaningful. A sweep that would take seconds alone mostly waits for processes to

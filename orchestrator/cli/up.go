@@ -50,7 +50,7 @@ func (sv *serverCommands) commonFlags(cmd *cobra.Command, o *serverFlags) {
 	f.StringVar(&o.ReadyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
 	f.StringVar(&o.Tokens, "tokens", "", "`FILE` with the tokens of users and tools ('outbid token new')")
 	f.StringVar(&o.Limits, "limits", "", "YAML `FILE` with each tenant's limits (default: those that 'outbid tenant show NAME' prints)")
-	f.StringVar(&o.Prices, "prices", "", "YAML `FILE` with the prices of devices for 'outbid usage'")
+	f.StringVar(&o.Prices, "prices", "", "YAML `FILE` with the prices of devices")
 	f.IntVar(&o.Samplers, "samplers", server.DefaultSamplers, "how many tuners of all tenants may run as separate processes at once")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM `FILE` of the server's certificate ('outbid tls new')")
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM `FILE` of its key")

@@ -35,6 +35,8 @@ type sweepView struct {
 	PlannedSteps  *int64            `json:"planned_steps" doc:"total steps; null if unbounded"`
 	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
 	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
+	Cost          *number           `json:"cost" doc:"cost of its leases at the prices of the server; null without prices"`
+	Currency      string            `json:"currency" doc:"currency of the cost"`
 	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps, and auction: round, time, rho and alone_seconds after the newest auction; null once the sweep has ended"`
 	Admission     *admissionView    `json:"admission" doc:"what a policy with admission (oasis) promises it, or why it does not: kind (measuring, admitted, waiting, rejected, broken, over), text, least_workers, most_workers, worker_devices, begins, ends, promised, worth, cost, again (when it would be admitted), schedule (begins, ends, type, workers); null under other policies"`
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
@@ -96,6 +98,9 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"
+	}
+	if s.Cost != nil {
+		v.Cost, v.Currency = new(number(s.GetCost())), s.GetCurrency()
 	}
 	if f := s.GetFairness(); f != nil {
 		v.Fairness = &fairnessView{

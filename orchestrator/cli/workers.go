@@ -114,6 +114,8 @@ func workerFlags(cmd *cobra.Command, o *server.WorkerConfig, nats *server.NATSCo
 	f.StringVar(&o.Dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
 	trialFlags(cmd, &o.Trials)
 	f.StringToStringVar(&o.Labels, "label", nil, "`NAME=VALUE` shown in listings; may be repeated")
+	f.StringVar(&o.SpotNotice, "spot-notice", "", "`WHERE` the notice appears that this machine is about to be taken "+
+		"away: ec2, gce, azure, file:PATH or a URL; trials then save and continue on other nodes")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagDirname("dir")
 }

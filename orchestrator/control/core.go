@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/control/faults"
 	"github.com/outbid-dev/outbid/orchestrator/control/merging"
 	"github.com/outbid-dev/outbid/orchestrator/control/nodes"
@@ -70,6 +72,9 @@ type Settings struct {
 	// continues concurrently with the core's steps and ends with a PolicyDone input. If Beside is nil, the core
 	// waits.
 	Beside func(decide func()) (over bool)
+	// Prices returns the prices of devices, or nil without any. The core records them in the ledger when they change; without
+	// prices those in the ledger stay in force. They must not be changed. Prices may be nil.
+	Prices func() *outbidv1.DevicePrices
 	// NewPolicy recreates the policy of an earlier server from the settings in the ledger. It is called only for
 	// policies with the name of this core's policy. If nil, this core's policy is used, whatever the options of the
 	// earlier one.
@@ -155,6 +160,18 @@ func (c *Core) Next() time.Time {
 		}
 	}
 	return next
+}
+
+// recordPrices records the prices of devices if they have changed.
+func (c *Core) recordPrices() {
+	if c.set.Prices == nil {
+		return
+	}
+	now, old := c.set.Prices(), c.engine.st.DevicePrices()
+	if now == old || len(now.GetDeviceHour()) == 0 || proto.Equal(now, old) {
+		return
+	}
+	c.engine.Emit(&outbidv1.Event{Kind: &outbidv1.Event_DevicePricesChanged{DevicePricesChanged: &outbidv1.DevicePricesChanged{Prices: now}}})
 }
 
 // State returns the state that the core decides on. The caller must not change it, nor read it during a step.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -20,11 +21,18 @@ func (l *faultLog) log(changes []state.Change) {
 	for i := range changes {
 		c, now := &changes[i], l.time.now()
 		if fault := c.Fault(); fault != nil && fault.GetSweep() == "" && state.FaultActive(fault, now) && l.isNew(c.Node, fault) {
-			l.logger.Warn("new trials avoid a node", "node", c.Node.Info.GetName(), "how", state.FaultWord(fault, now),
+			level := slog.LevelWarn
+			if fault.GetUnfit() && fault.GetDrained() { // its worker stops, or has logged the notice itself
+				level = slog.LevelInfo
+			}
+			l.logger.Log(context.Background(), level, "new trials avoid a node", "node", c.Node.Info.GetName(), "how", state.FaultWord(fault, now),
 				"reason", fault.GetReason(), "trials", fault.GetTrials(), "times", fault.GetTimes())
 		}
 		if sweep, reason, ok := c.Cleared(); ok && sweep == "" {
 			delete(l.told, c.Node.Info.GetName())
+			if !c.Node.Up() {
+				continue
+			}
 			l.logger.Info("a node accepts new trials again", "node", c.Node.Info.GetName(), "reason", reason)
 		}
 	}

@@ -169,10 +169,16 @@ func (in Uplink) apply(c *Core) { c.nodes.Apply(in.Message) }
 type Tick struct{}
 
 func (Tick) apply(c *Core) {
+	c.recordPrices()
 	c.nodes.CheckAll()
 	c.merging.TouchForked() // a fork slot may be over
 	c.sweeps.Tick()
 }
+
+// ReadPrices records the prices of devices in the ledger if they have changed.
+type ReadPrices struct{}
+
+func (ReadPrices) apply(c *Core) { c.recordPrices() }
 
 // CheckLimits applies the limits of a sweep. Unlike Tick, it does not judge nodes.
 type CheckLimits struct{ Sweep string }

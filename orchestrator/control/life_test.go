@@ -50,8 +50,9 @@ type life struct {
 	slow, calm bool
 	// frail nodes cannot start some trials, and their workers may report that.
 	frail bool
-	// meddling people stop and retry single trials, and evict nodes.
+	// meddling people stop and retry single trials, evict nodes, and change prices, which are nil before the first.
 	meddling bool
+	prices   *outbidv1.DevicePrices
 	deciding func()
 }
 
@@ -119,7 +120,7 @@ func (l *life) newPolicy() policy.Policy {
 
 func (l *life) settings() control.Settings {
 	set := settings()
-	set.Agents, set.Beside = &slowAgents{}, l.beside
+	set.Agents, set.Beside, set.Prices = &slowAgents{}, l.beside, func() *outbidv1.DevicePrices { return l.prices }
 	set.NewPolicy = func(s *outbidv1.PolicySettings) (policy.Policy, error) {
 		p, err := lab.Policies().New(s.GetName(), policy.NewOptions(s.GetOptions()))
 		return dividing(p), err
@@ -246,7 +247,7 @@ func (l *life) happen() {
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
 	}
 	if l.meddling {
-		happenings["stop a trial"], happenings["retry a trial"] = l.stopTrial, l.retryTrial
+		happenings["stop a trial"], happenings["retry a trial"], happenings["change prices"] = l.stopTrial, l.retryTrial, l.changePrices
 	}
 	names := slices.Sorted(maps.Keys(happenings))
 	switch name := pick(l, names); {
@@ -294,6 +295,9 @@ func (l *life) submit() {
 	case 4:
 		s.Limits.WallTime = "10m"
 	}
+	if l.prices != nil {
+		s.Limits.Cost = 0.01
+	}
 	spec.Default(s)
 	l.must(spec.Check(s))
 	if l.policy == "drf" && s.GetResources() != nil { // dividing forks these without their asking
@@ -323,6 +327,12 @@ func (l *life) command() {
 
 func (l *life) stopTrial() {
 	l.step(control.StopTrial{Sweep: l.sweep(), Trial: int32(l.n(6)), Reason: "it diverges", Actor: "ann", Done: func(error) {}})
+}
+
+// changePrices gives devices other prices.
+func (l *life) changePrices() {
+	l.prices = &outbidv1.DevicePrices{Currency: "EUR", DeviceHour: map[string]float64{"*": 0.1 + float64(l.n(3))}}
+	l.step(control.ReadPrices{})
 }
 
 func (l *life) extend() {

@@ -176,6 +176,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.tuners.end()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+	if _, err := l.step(ctx, []Input{ReadPrices{}}); err != nil { // before the first submission, which may limit its cost
+		return err
+	}
 	for {
 		var inputs []Input
 		select {

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
@@ -96,6 +97,60 @@ func TestOpeningANodeForgetsItsFailures(t *testing.T) {
 	b.order("n2", outbidv1.NodeCommand_NODE_COMMAND_UNCORDON)
 	if n := b.core.State().Nodes["n2"]; len(n.Faults) != 1 || n.Unfit() == nil {
 		t.Errorf("its faults are %v", n.Faults)
+	}
+}
+
+// The trials of a node whose worker says that it ends soon save and continue elsewhere. It gets no others until the worker
+// says otherwise, and what it said is forgotten when it leaves.
+func TestANodeThatEndsSoon(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2, sim.Sweep("s", "min", 3, sim.Tuner("random", map[string]int64{"max_steps": 9})))
+	n1 := b.core.State().Nodes["n1"]
+	says := func(h *outbidv1.NodeHealth) {
+		up := &outbidv1.Uplink{Node: "n1", Boot: "b1", Health: h}
+		for leaseID, f := range b.forks {
+			up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: f, Version: leaseID})
+		}
+		b.step(control.Uplink{Message: up})
+	}
+	says(&outbidv1.NodeHealth{Unfit: []string{"disk: full"}, Check: 1})
+	for _, l := range n1.Leases {
+		if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+			t.Fatalf("the trials of an unfit node are asked for %s", l.Revoking)
+		}
+	}
+	ending := &outbidv1.NodeHealth{Unfit: []string{"spot notice: terminate", "disk: full"}, Check: 1, Ending: true}
+	says(ending)
+	events := b.core.State().Seq
+	says(ending)
+	if b.core.State().Seq != events {
+		t.Error("the same notice had an effect twice")
+	}
+	if f := n1.Unfit(); !f.GetDrained() || f.GetReason() != "spot notice: terminate (and 1 more)" || state.FaultWord(f, b.now) != "drained" {
+		t.Errorf("its fault is %v", f)
+	}
+	b.join("n2", 2)
+	for _, l := range slices.Clone(n1.Leases) {
+		if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_PAUSE {
+			t.Fatalf("the trials are asked for %s", l.Revoking)
+		}
+		f := b.forks[l.ID]
+		delete(b.forks, l.ID)
+		b.say([]*outbidv1.UplinkMessage{{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
+			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED,
+		}}}})
+	}
+	if n2 := b.core.State().Nodes["n2"]; len(n1.Leases) != 0 || len(n2.Leases) != 2 {
+		t.Errorf("%d leases there and %d on the other node", len(n1.Leases), len(n2.Leases))
+	}
+	says(&outbidv1.NodeHealth{Check: 2})
+	if len(n1.Faults) != 0 || len(n1.Leases) != 1 {
+		t.Errorf("after the notice was withdrawn it has %d leases and faults %v", len(n1.Leases), n1.Faults)
+	}
+	says(ending)
+	b.step(control.Uplink{Message: &outbidv1.Uplink{Node: "n1", Boot: "b1", Leaving: true}})
+	if n1 := b.core.State().Nodes["n1"]; n1.State != outbidv1.NodeState_NODE_STATE_LEFT || len(n1.Faults) != 0 {
+		t.Errorf("after it left: %s, %v", n1.State, n1.Faults)
 	}
 }
 

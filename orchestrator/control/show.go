@@ -185,6 +185,9 @@ func (r *Reads) exists(sweep string, trial *int32) error {
 // Prices returns the policy's latest prices, or nil if it has made none.
 func (r *Reads) Prices() *outbidv1.Prices { return r.views.load().Prices() }
 
+// DevicePrices returns the prices of devices in the ledger, or nil if it has none.
+func (r *Reads) DevicePrices() *outbidv1.DevicePrices { return r.views.load().DevicePrices() }
+
 // Info describes the server and its health.
 func (r *Reads) Info() *outbidv1.GetServerInfoResponse {
 	info := r.cfg.Info()

@@ -118,6 +118,7 @@ func (w *views) draw(d *drawing, v *view, of *state.PublishedSweep) *outbidv1.Sw
 	s := of.Sweep()
 	drawn := &outbidv1.Sweep{Id: s.ID, Spec: s.Spec, State: s.State, Actor: s.Actor}
 	w.part(d, s, "state", func() { drawn = of.View(v.Time) })
+	w.part(d, s, "cost", func() { v.AddCost(drawn, of) })
 	if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (len(s.Queued) > 0 || len(s.Running) == 0) {
 		w.part(d, s, "waiting", func() { drawn.Waiting = v.whyWaiting(of, w.time.now()) })
 	}

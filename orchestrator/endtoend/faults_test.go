@@ -41,13 +41,15 @@ func newClusterIn(t testing.TB, dir string, args ...string) *cluster {
 }
 
 // worker starts a worker with devices such as "cpu:2"; an empty nats means the server's URL.
-func (c *cluster) worker(name, devices, nats string) *proc {
+func (c *cluster) worker(name, devices, nats string, args ...string) *proc {
 	c.t.Helper()
 	if nats == "" {
 		nats = c.Info.NATS
 	}
-	p := start(c.t, c.dir, "worker", "--nats", nats, "--keys", c.Info.Keys, "--name", name, "--devices", devices,
-		"--store", filepath.Join(c.dir, "store"), "--dir", filepath.Join(c.dir, "worker-"+name))
+	p := start(c.t, c.dir, append([]string{
+		"worker", "--nats", nats, "--keys", c.Info.Keys, "--name", name, "--devices", devices,
+		"--store", filepath.Join(c.dir, "store"), "--dir", filepath.Join(c.dir, "worker-"+name),
+	}, args...)...)
 	c.workers[name] = p
 	return p
 }

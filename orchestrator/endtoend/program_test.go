@@ -66,7 +66,7 @@ func climb(mode string, height float64, step, until int64) int {
 	for step < until {
 		select {
 		case <-stop:
-			return 0
+			return saveAsked(step, height/float64(step))
 		case <-time.After(pace):
 		}
 		step++
@@ -78,7 +78,7 @@ func climb(mode string, height float64, step, until int64) int {
 			loss = math.NaN()
 		}
 		saved, err := "", error(nil)
-		if os.Getenv("SAVES") != "never" {
+		if os.Getenv("SAVES") != "never" && os.Getenv("SAVES") != "asked" {
 			saved, err = save(step)
 		}
 		if err != nil {
@@ -89,6 +89,22 @@ func climb(mode string, height float64, step, until int64) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 7
 		}
+	}
+	return 0
+}
+
+// saveAsked saves when the program is told to end, if it does not save after each step.
+func saveAsked(step int64, loss float64) int {
+	if os.Getenv("SAVES") != "asked" || step == 0 {
+		return 0
+	}
+	saved, err := save(step)
+	if err == nil {
+		err = report(step, loss, saved)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 8
 	}
 	return 0
 }

@@ -67,6 +67,9 @@ type previewView struct {
 	Trials      int32            `json:"trials,omitempty" jsonschema:"total trials; absent if unbounded"`
 	Steps       int64            `json:"steps,omitempty" jsonschema:"total steps; absent if unbounded"`
 	DeviceHours *number          `json:"device_hours,omitempty" jsonschema:"at step_seconds; absent without it"`
+	LeastCost   *number          `json:"least_cost,omitempty" jsonschema:"of device_hours on the cheapest device that the sweep may use; absent without prices"`
+	MostCost    *number          `json:"most_cost,omitempty" jsonschema:"on the dearest"`
+	Currency    string           `json:"currency,omitempty"`
 	Rungs       []rungView       `json:"rungs,omitempty"`
 	Examples    []map[string]any `json:"examples,omitempty" jsonschema:"example configurations"`
 	Warnings    []string         `json:"warnings,omitempty" jsonschema:"problems of the sweep; show them to the user"`
@@ -101,6 +104,10 @@ func previewTool() *tool {
 		v := &previewView{Trials: got.GetOutlook().GetTrials(), Steps: got.GetOutlook().GetSteps(), Warnings: lines(got.GetWarnings())}
 		if in.StepSeconds > 0 {
 			v.DeviceHours = new(number(got.GetDeviceHours()))
+		}
+		if got.LeastCost != nil && got.MostCost != nil {
+			v.LeastCost, v.MostCost = new(number(got.GetLeastCost())), new(number(got.GetMostCost()))
+			v.Currency = cleanLine(got.GetCurrency(), maxName)
 		}
 		rungs := got.GetOutlook().GetRungs()
 		for _, r := range rungs[:min(len(rungs), maxValues)] {
@@ -284,6 +291,7 @@ type extension struct {
 	Steps       int64
 	WallTime    string  `json:"wall_time"`
 	DeviceHours float64 `json:"device_hours"`
+	Cost        float64
 	Target      *float64
 	Weight      *float64
 	Preview     bool
@@ -303,6 +311,7 @@ func extendTool() *tool {
 			{name: "steps", kind: "integer", least: 1, most: 1e15, about: "new limit of steps over all trials"},
 			{name: "wall_time", kind: "string", most: 50, about: "new limit of time since submission, such as 90m"},
 			{name: "device_hours", kind: "number", about: "new limit of device-hours of all trials"},
+			{name: "cost", kind: "number", about: "new limit of the cost of all trials, in the currency of the server's prices"},
 			{name: "target", kind: "number", about: "new value of the metric at which the sweep ends"},
 			{name: "weight", kind: "number", about: "new weight relative to other sweeps, above 0; 1 is usual"},
 			{name: "preview", kind: "boolean", otherwise: false, about: "change nothing; only return the trials that would repeat steps"},
@@ -324,8 +333,10 @@ func extendTool() *tool {
 // request returns the request of the API for the arguments.
 func (e extension) request(sweep string) (*outbidv1.ExtendSweepRequest, error) {
 	req := &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: e.Trials, MaxSteps: e.MaxSteps, Weight: e.Weight}
-	if e.Concurrency > 0 || e.Steps > 0 || e.WallTime != "" || e.DeviceHours != 0 || e.Target != nil {
-		req.Limits = &outbidv1.Limits{Concurrency: e.Concurrency, Steps: e.Steps, WallTime: e.WallTime, DeviceHours: e.DeviceHours, Target: e.Target}
+	if e.Concurrency > 0 || e.Steps > 0 || e.WallTime != "" || e.DeviceHours != 0 || e.Cost != 0 || e.Target != nil {
+		req.Limits = &outbidv1.Limits{
+			Concurrency: e.Concurrency, Steps: e.Steps, WallTime: e.WallTime, DeviceHours: e.DeviceHours, Cost: e.Cost, Target: e.Target,
+		}
 	}
 	if e.Space != "" {
 		var err error
@@ -334,7 +345,7 @@ func (e extension) request(sweep string) (*outbidv1.ExtendSweepRequest, error) {
 		}
 	}
 	if req.Trials == nil && req.MaxSteps == nil && req.Limits == nil && req.Space == nil && req.Weight == nil {
-		return nil, errors.New("nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, device_hours, target or weight")
+		return nil, errors.New("nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, device_hours, cost, target or weight")
 	}
 	return req, nil
 }

@@ -95,13 +95,13 @@ func TestExtendSendsOnlyWhatWasGiven(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	mustAsk(t, f.client(t, Config{}), "extend", map[string]any{
-		"sweep": "digits-2", "trials": 80, "wall_time": "2h", "device_hours": 3, "target": 0, "weight": 2, "space": "lr: {float: {low: 0, high: 2}}",
+		"sweep": "digits-2", "trials": 80, "wall_time": "2h", "device_hours": 3, "cost": 40, "target": 0, "weight": 2, "space": "lr: {float: {low: 0, high: 2}}",
 	})
 	preview, req := f.got[0].(*outbidv1.ExtendSweepRequest), f.got[1].(*outbidv1.ExtendSweepRequest)
 	if !preview.GetPreview() || req.GetPreview() {
 		t.Errorf("the requests are %v and %v", preview, req)
 	}
-	if req.GetTrials() != 80 || req.MaxSteps != nil || req.GetLimits().GetWallTime() != "2h" || req.GetLimits().GetDeviceHours() != 3 || req.GetLimits().Target == nil || req.GetWeight() != 2 ||
+	if req.GetTrials() != 80 || req.MaxSteps != nil || req.GetLimits().GetWallTime() != "2h" || req.GetLimits().GetDeviceHours() != 3 || req.GetLimits().GetCost() != 40 || req.GetLimits().Target == nil || req.GetWeight() != 2 ||
 		req.GetSpace()["lr"].GetFloat().GetHigh() != 2 {
 		t.Errorf("the request is %v", req)
 	}

@@ -122,7 +122,7 @@ func TestErrorsAreAnswersThatSayWhatWouldBeRight(t *testing.T) {
 			map[string]error{"PreviewSweep": status.Error(codes.InvalidArgument, "limits.trials: must be at most 3, got 4")},
 			`preview: yaml: line 7, column 10: limits.trials: must be at most 3, got 4`,
 		},
-		{"nothing", "extend", map[string]any{"sweep": "digits-2"}, nil, `nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, device_hours, target or weight`},
+		{"nothing", "extend", map[string]any{"sweep": "digits-2"}, nil, `nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, device_hours, cost, target or weight`},
 		{"space", "extend", map[string]any{"sweep": "digits-2", "space": "lr: {flot: {}}"}, nil, `extend: space: line 1`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -28,6 +28,9 @@ type sweepView struct {
 	Steps         int64             `json:"steps" jsonschema:"steps trained by all trials"`
 	PlannedSteps  int64             `json:"planned_steps,omitempty" jsonschema:"absent if unbounded"`
 	DeviceSeconds number            `json:"device_seconds"`
+	Cost          *number           `json:"cost,omitempty" jsonschema:"absent if the server has no prices"`
+	CostLimit     number            `json:"cost_limit,omitempty"`
+	Currency      string            `json:"currency,omitempty"`
 	Best          *bestView         `json:"best,omitempty" jsonschema:"the best trial; absent before the first report"`
 	Labels        map[string]string `json:"labels,omitempty"`
 }
@@ -66,6 +69,10 @@ func (c *call) viewSweep(s *outbidv1.Sweep) sweepView {
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"
+	}
+	if s.Cost != nil {
+		v.Cost, v.CostLimit = new(number(s.GetCost())), number(s.GetSpec().GetLimits().GetCost())
+		v.Currency = cleanLine(s.GetCurrency(), maxName)
 	}
 	if c.Page != nil {
 		v.Page = c.Page(s.GetId())

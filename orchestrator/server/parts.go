@@ -79,7 +79,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.hasTokens(),
 			Trust: s.members.isMember, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
-			NewPolicy: s.cfg.earlierPolicy(s.log),
+			NewPolicy: s.cfg.earlierPolicy(s.log), Prices: s.prices.Message,
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
 		Send:   s.members.send,

@@ -21,6 +21,7 @@ import (
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/claim"
 	"github.com/outbid-dev/outbid/worker/inventory"
+	"github.com/outbid-dev/outbid/worker/spot"
 )
 
 // WorkerConfig configures a worker and its trials.
@@ -41,6 +42,9 @@ type WorkerConfig struct {
 	AverageRate int64
 	// DrainTimeout is how long trials may take to save when the worker is stopped; 0 means 30 s.
 	DrainTimeout time.Duration
+	// SpotNotice names where the notice appears that the machine is about to be taken away: ec2, gce, azure, file:PATH or a
+	// URL; empty for nowhere.
+	SpotNotice string
 	// secrets are files, or directories of them, that trials must not be able to read.
 	secrets []string
 }
@@ -50,7 +54,22 @@ func (o *WorkerConfig) check() error {
 	if err := worker.CheckLabels(o.Labels); err != nil {
 		return badField("Labels", "%w", err)
 	}
+	if _, err := o.spot(); err != nil {
+		return err
+	}
 	return o.Trials.check()
+}
+
+// spot returns the source of spot notices, or nil without one.
+func (o *WorkerConfig) spot() (spot.Source, error) {
+	if o.SpotNotice == "" {
+		return nil, nil //nolint:nilnil // most machines are not taken away
+	}
+	source, err := spot.Open(o.SpotNotice)
+	if err != nil {
+		return nil, badField("SpotNotice", "%w", err)
+	}
+	return source, nil
 }
 
 // checkDevices parses Devices. It must not search for the same kinds as an earlier worker on this machine.
@@ -172,6 +191,10 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	if err := o.Trials.checkSecrets(o.secrets); err != nil {
 		return err
 	}
+	notices, err := o.spot()
+	if err != nil {
+		return err
+	}
 	opened := &closers{}
 	tracer := openTracer(ctx, opened, tracing.Service{Name: "outbid-worker", Instance: o.Name, Version: p.version, Logger: log})
 	defer func() { err = errors.Join(err, opened.close()) }()
@@ -180,7 +203,8 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
 		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
 		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, NoDiskHold: o.Trials.NoDiskHold, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
-		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Version: p.version, Labels: o.Labels, Logger: log, Tracer: tracer,
+		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Spot: notices, Version: p.version,
+		Labels: o.Labels, Logger: log, Tracer: tracer,
 	})
 }
 

@@ -46,6 +46,7 @@ func (w *World) control() control.Settings {
 	set := w.set.Control
 	set.Term = w.term
 	set.Trust = func(string) bool { return true }
+	set.Prices = w.prices
 	return set
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -10,10 +11,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// people are the users of the orchestrator. They submit apps, pause and resume them, and repeat each request until it is
+// people are the users of the orchestrator. They set prices, submit apps, pause and resume them, and repeat each request until it is
 // answered.
 type people struct {
 	world *World
@@ -91,7 +93,7 @@ func (p *people) command(sweep string, command outbidv1.SweepCommand) {
 	})
 }
 
-// timed schedules the app's commands, and lets the core notice the end of the app's wall time and device-hours.
+// timed schedules the app's commands, and lets the core notice the end of the app's wall time, device-hours and cost.
 func (p *people) timed(id string, a *App) {
 	for _, c := range a.Commands {
 		p.world.at(c.At, func() { p.command(id, c.Command) })
@@ -99,27 +101,51 @@ func (p *people) timed(id string, a *App) {
 	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
 		p.world.at(a.Submit+wall, func() { p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id}) })
 	}
-	if a.Spec.GetLimits().GetDeviceHours() > 0 {
-		p.world.at(a.Submit, func() { p.meter(id, a.Spec.GetLimits().GetDeviceHours()*3600) })
+	if a.Spec.GetLimits().GetDeviceHours() > 0 || a.Spec.GetLimits().GetCost() > 0 {
+		p.world.at(a.Submit, func() { p.meter(id, a.Spec.GetLimits()) })
 	}
 }
 
-// meter lets the core check an app's device-hours whenever the app could have used them up with all devices of the
-// cluster, at most once a second. left is what remains of them before the app is submitted, in device-seconds.
-func (p *people) meter(id string, left float64) {
+// meter lets the core check an app's device-hours and cost whenever the app could have used them up with all devices of
+// the cluster, at most once a second. limits are those before the app is submitted.
+func (p *people) meter(id string, limits *outbidv1.Limits) {
+	seconds, cost := 0.0, 0.0
 	if s := p.world.core.State().Sweeps[id]; s != nil {
 		if s.Done() {
 			return
 		}
 		p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id})
-		left = s.Spec.GetLimits().GetDeviceHours()*3600 - s.DeviceSecondsAt(p.world.clock.now)
+		limits, seconds, cost = s.Spec.GetLimits(), s.DeviceSecondsAt(p.world.clock.now), state.CostAt(s, p.world.clock.now)
 	}
-	devices := 0
+	devices, dearest := 0, 0.0
 	for _, n := range p.world.set.Nodes {
 		devices += len(n.Devices)
 	}
-	wait := time.Duration(left / float64(max(1, devices)) * float64(time.Second))
-	p.world.clock.after(max(time.Second, wait), func() { p.meter(id, left) })
+	for _, c := range p.world.set.Prices {
+		dearest = max(dearest, state.DearestHour(c.Prices))
+	}
+	left := math.Inf(1) // in seconds of all devices
+	if most := limits.GetDeviceHours(); most > 0 {
+		left = most*3600 - seconds
+	}
+	if most := limits.GetCost(); most > 0 && dearest > 0 {
+		left = min(left, (most-cost)/dearest*3600)
+	}
+	if !math.IsInf(left, 1) {
+		wait := time.Duration(left / float64(max(1, devices)) * float64(time.Second))
+		p.world.clock.after(max(time.Second, wait), func() { p.meter(id, limits) })
+	}
+}
+
+// prices returns the current prices of devices, or nil.
+func (p *people) prices() *outbidv1.DevicePrices {
+	var now *outbidv1.DevicePrices
+	for _, c := range p.world.set.Prices {
+		if !p.world.start.Add(c.At).After(p.world.clock.now) {
+			now = c.Prices
+		}
+	}
+	return now
 }
 
 // person pauses and resumes an app at random times.

@@ -23,6 +23,8 @@ type Recording struct {
 	Nodes []cluster.Node
 	Stays []Stay
 	Apps  []App
+	// Prices are those of devices, by time.
+	Prices []PriceChange
 	// Restart is the mean time from a grant until a trial that had trained before trained again.
 	Restart time.Duration
 	// Forks is the mean cost of rounds of forks.
@@ -36,7 +38,7 @@ type Recording struct {
 // Setup returns the setup for simulating the recording under a policy. A policy that forks no trials would reject
 // sweeps with forks, so under it one process trains each trial.
 func (p *Recording) Setup(under policy.Policy) Setup {
-	set := Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart, Forks: p.Forks}
+	set := Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, Prices: p.Prices, RestartDelay: p.Restart, Forks: p.Forks}
 	if !policy.ForksJobs(under) {
 		set.Apps = WithoutForks(p.Apps)
 	}
@@ -67,6 +69,7 @@ func ReadRecording(ctx context.Context, l ledger.Ledger) (*Recording, error) {
 				return fmt.Errorf("ledger batch %d: %w", b.GetSeq(), err)
 			}
 			h.see(at.Sub(h.start), &change)
+			h.priced(at.Sub(h.start))
 		}
 		return nil
 	})
@@ -90,6 +93,8 @@ type historian struct {
 	// forks are the running forks, by lease.
 	forks map[uint64]*segment
 	table state.Table
+	// prices of devices.
+	prices []PriceChange
 	// starts is the total time from a grant until a trial that had trained before trained again.
 	starts   time.Duration
 	started  int
@@ -169,6 +174,14 @@ func (h *historian) see(at time.Duration, c *state.Change) {
 		}
 	case c.SweepTo() != outbidv1.SweepState_SWEEP_STATE_UNSPECIFIED:
 		h.command(at, c)
+	}
+}
+
+// priced records new prices of devices.
+func (h *historian) priced(at time.Duration) {
+	now := h.st.DevicePrices()
+	if n := len(h.prices); now != nil && (n == 0 || h.prices[n-1].Prices != now) {
+		h.prices = append(h.prices, PriceChange{at, now})
 	}
 }
 

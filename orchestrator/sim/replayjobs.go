@@ -16,7 +16,7 @@ import (
 
 // recording returns the collected data in a form that can be simulated.
 func (h *historian) recording() (*Recording, error) {
-	p := &Recording{Policy: h.policy}
+	p := &Recording{Policy: h.policy, Prices: h.prices}
 	if h.started > 0 {
 		p.Restart = h.starts / time.Duration(h.started)
 	}

@@ -149,6 +149,73 @@ func TestDeviceHoursEndASweep(t *testing.T) {
 	}
 }
 
+// A limit of the cost counts each lease at the prices of its grant, also of leases that run, and ends the sweep within a
+// second. A type without a price counts as the dearest.
+func TestCostEndsASweep(t *testing.T) {
+	t.Parallel()
+	euro := func(of map[string]float64) *outbidv1.DevicePrices {
+		return &outbidv1.DevicePrices{Currency: "EUR", DeviceHour: of}
+	}
+	for name, tc := range map[string]struct {
+		prices  []sim.PriceChange
+		devices float64
+		most    float64
+		cost    float64
+		reason  string
+	}{
+		"one device":     {[]sim.PriceChange{{Prices: euro(map[string]float64{"gpu": 4})}}, 1, 2, 2, "limit reached: cost of 2 EUR"},
+		"four devices":   {[]sim.PriceChange{{Prices: euro(map[string]float64{"*": 4})}}, 4, 2, 2, "limit reached: cost of 2 EUR"},
+		"no own price":   {[]sim.PriceChange{{Prices: euro(map[string]float64{"k80": 1, "h100": 4})}}, 1, 2, 2, "limit reached: cost of 2 EUR"},
+		"not reached":    {[]sim.PriceChange{{Prices: euro(map[string]float64{"gpu": 4})}}, 1, 5, 4, "the tuner finished after 1 trials"},
+		"no limit":       {[]sim.PriceChange{{Prices: euro(map[string]float64{"gpu": 4})}}, 1, 0, 4, "the tuner finished after 1 trials"},
+		"raised in time": {[]sim.PriceChange{{Prices: euro(map[string]float64{"gpu": 4})}, {At: 10 * time.Minute, Prices: euro(map[string]float64{"gpu": 40})}}, 1, 2, 2, "limit reached: cost of 2 EUR"},
+		"no prices":      {nil, 1, 0, 0, "the tuner finished after 1 trials"},
+	} {
+		apps := jobsOf(t, [3]float64{0, tc.devices, 3600})
+		apps[0].Spec.Limits.Cost = tc.most
+		set := sim.Setup{Nodes: nodesOf(t, "gpu:4/4"), Apps: apps, Prices: tc.prices}
+		record, r := kept(t, "fifo", set)
+		for _, s := range r.State.Sweeps {
+			if s.Reason != tc.reason || s.Cost < tc.cost-1e-9 || s.Cost > tc.cost+4*tc.devices/3600 {
+				t.Errorf("%s: cost %g, %s", name, s.Cost, s.Reason)
+			}
+		}
+		recording, err := sim.ReadRecording(context.Background(), record)
+		if err != nil || len(recording.Prices) != len(tc.prices) {
+			t.Fatalf("%s: %d prices are recorded, %v", name, len(recording.Prices), err)
+		}
+		again := simulate(t, "fifo", recording.Setup(policyOf(t, "fifo")()))
+		for _, s := range again.State.Sweeps {
+			if s.Reason != tc.reason || s.Cost < tc.cost-1e-9 || s.Cost > tc.cost+4*tc.devices/3600 {
+				t.Errorf("%s, replayed: cost %g, %s", name, s.Cost, s.Reason)
+			}
+		}
+	}
+}
+
+// Each lease costs what its devices did when it was granted.
+func TestLeasesKeepThePricesOfTheirGrant(t *testing.T) {
+	t.Parallel()
+	price := func(at time.Duration, hour float64) sim.PriceChange {
+		return sim.PriceChange{At: at, Prices: &outbidv1.DevicePrices{DeviceHour: map[string]float64{"gpu": hour}}}
+	}
+	r := simulate(t, "fifo", sim.Setup{
+		Nodes: nodesOf(t, "gpu:1/1"), Apps: jobsOf(t, [3]float64{0, 1, 1800}, [3]float64{0, 1, 1800}),
+		Prices: []sim.PriceChange{price(0, 2), price(10*time.Minute, 6)},
+	})
+	sum := 0.0
+	for _, s := range r.State.Sweeps {
+		sum += s.Cost
+	}
+	if math.Abs(sum-(1+3)) > .01 {
+		t.Errorf("two leases of half an hour cost %g", sum)
+	}
+	snap, err := state.Restore(r.State.Snapshot())
+	if err != nil || snap.DevicePrices().GetDeviceHour()["gpu"] != 6 {
+		t.Errorf("the snapshot has the prices %v, %v", snap.DevicePrices(), err)
+	}
+}
+
 // A failing job continues from its last save each time, and has done all its steps once in the end.
 func TestFailingJobsEnd(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,9 @@ type Setup struct {
 	Stays []Stay
 	// Tenants are added at the beginning with their weights. Tenants that are not listed have weight 1.
 	Tenants []measure.Tenant
-	// Control is the control loop's settings. NewTuner must be set. The simulator sets Term and Trust.
+	// Prices are the prices of devices, in order of time.
+	Prices []PriceChange
+	// Control is the control loop's settings. NewTuner must be set. The simulator sets Term, Trust and Prices.
 	Control control.Settings
 	// Seed is the seed of everything random in the run: faults, and the model's draws.
 	Seed uint64
@@ -99,6 +101,12 @@ type Job struct {
 type Stay struct {
 	Node     string
 	From, To time.Duration
+}
+
+// PriceChange are the prices of devices from a time on.
+type PriceChange struct {
+	At     time.Duration
+	Prices *outbidv1.DevicePrices
 }
 
 // Command is a person's command at a time.

@@ -109,6 +109,9 @@ func New(set Setup) (*World, error) {
 	for _, t := range set.Tenants {
 		w.addTenant(&outbidv1.Tenant{Name: t.Name, Weight: t.Weight})
 	}
+	for _, c := range set.Prices {
+		w.at(c.At, func() { w.pending = append(w.pending, control.ReadPrices{}) })
+	}
 	w.addNodes()
 	for i := range set.Apps {
 		w.arrive(&set.Apps[i])

@@ -174,6 +174,8 @@ func checkLimits(s *outbidv1.SweepSpec) error {
 		return wrong("limits.target", "%v is not a finite number", l.GetTarget())
 	case !(l.GetDeviceHours() >= 0) || math.IsInf(l.GetDeviceHours(), 0):
 		return wrong("limits.device_hours", "must be a finite number of at least 0 (no limit), got %v", l.GetDeviceHours())
+	case !(l.GetCost() >= 0) || math.IsInf(l.GetCost(), 0):
+		return wrong("limits.cost", "must be a finite number of at least 0 (no limit), got %v", l.GetCost())
 	}
 	return checkDuration("limits.wall_time", l.GetWallTime())
 }

@@ -96,6 +96,12 @@ func extendLimits(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 		}
 		s.Limits.DeviceHours = l.GetDeviceHours()
 	}
+	if l.GetCost() != 0 {
+		if was := s.GetLimits().GetCost(); was == 0 || !(l.GetCost() >= was) {
+			return narrower("limits.cost", l.GetCost(), was)
+		}
+		s.Limits.Cost = l.GetCost()
+	}
 	if l != nil && l.Target != nil {
 		s.Limits.Target = new(l.GetTarget())
 	}

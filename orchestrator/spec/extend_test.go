@@ -20,7 +20,7 @@ func request(t *testing.T, text string) *outbidv1.ExtendSweepRequest {
 	return req
 }
 
-const limited = "limits: {trials: 10, steps: 100, wall_time: 1h, target: 0.9, device_hours: 4}"
+const limited = "limits: {trials: 10, steps: 100, wall_time: 1h, target: 0.9, device_hours: 4, cost: 20}"
 
 func TestExtend(t *testing.T) {
 	t.Parallel()
@@ -29,8 +29,8 @@ func TestExtend(t *testing.T) {
 		{"trials by limits", "", `{"limits": {"trials": 20}}`, "limits: {trials: 20}"},
 		{"the same trials", "", `{"trials": 10}`, ""},
 		{
-			"every limit", limited, `{"limits": {"steps": 200, "wall_time": "2h", "target": 0.95, "concurrency": 2, "device_hours": 4.5}}`,
-			"limits: {trials: 10, steps: 200, wall_time: 2h, target: 0.95, concurrency: 2, device_hours: 4.5}",
+			"every limit", limited, `{"limits": {"steps": 200, "wall_time": "2h", "target": 0.95, "concurrency": 2, "device_hours": 4.5, "cost": 30}}`,
+			"limits: {trials: 10, steps: 200, wall_time: 2h, target: 0.95, concurrency: 2, device_hours: 4.5, cost: 30}",
 		},
 		{"a higher weight", "", `{"weight": 2.5}`, "weight: 2.5"},
 		{"a lower weight", "weight: 3", `{"weight": 1}`, "weight: 1"},
@@ -113,6 +113,14 @@ func TestBadExtensions(t *testing.T) {
 		{
 			"fewer device-hours", limited, `{"limits": {"device_hours": 3.5}}`,
 			"limits.device_hours: 3.5 is less than before (4); an extension can only raise it",
+		},
+		{
+			"a lower cost", limited, `{"limits": {"cost": 19}}`,
+			"limits.cost: 19 is less than before (20); an extension can only raise it",
+		},
+		{
+			"cost not limited before", "", `{"limits": {"cost": 3.5}}`,
+			"limits.cost: 3.5 would add a limit; an extension can only raise an existing one",
 		},
 		{
 			"device-hours not limited before", "", `{"limits": {"device_hours": 3.5}}`,

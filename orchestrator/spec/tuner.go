@@ -44,8 +44,8 @@ func checkPlugin(s *outbidv1.SweepSpec, p *outbidv1.PluginTuner, compiled *space
 // needsEnd requires a limit that ends a sweep whose tuner would otherwise draw trials forever.
 func needsEnd(s *outbidv1.SweepSpec) error {
 	name, l := tuner.NameOf(s.GetTuner()), s.GetLimits()
-	if !registry.TraitsOf(name).Endless || l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.GetDeviceHours() > 0 || l.Target != nil {
+	if !registry.TraitsOf(name).Endless || l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.GetDeviceHours() > 0 || l.GetCost() > 0 || l.Target != nil {
 		return nil
 	}
-	return wrong("limits.trials", "is missing; a sweep with %s needs a limit: trials, steps, wall_time or target", name)
+	return wrong("limits.trials", "is missing; a sweep with %s needs a limit: trials, steps, wall_time, device_hours, cost or target", name)
 }

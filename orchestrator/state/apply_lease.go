@@ -33,6 +33,7 @@ func (f *foldContext) leaseGranted(e *outbidv1.LeaseGranted) error {
 	}
 	st.hold(l)
 	st.meter(s, l)
+	st.setHourPrice(l)
 	return f.joinRound(e)
 }
 
@@ -153,6 +154,7 @@ func (f *foldContext) leaseEnded(e *outbidv1.LeaseEnded) error {
 	t.Leases = slices.DeleteFunc(t.Leases, func(o *Lease) bool { return o == l })
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
+	s.Cost += l.costAt(at)
 	st.charge(at, s, l)
 	st.countLease(at, s, l)
 	if l.Started && l.Step > l.FromStep && !t.forkFailed {

@@ -275,14 +275,14 @@ func avoidedOf(records []*outbidv1.NodeAvoided) []Avoided {
 	return all
 }
 
-// FaultWord describes a fault at a time: "unfit" if the node's worker reports it, "drained" or "cordoned", "backing
-// off", or "open again" until the next start shows whether the fault is over.
+// FaultWord describes a fault at a time: "unfit" if the node's worker reports it, "drained" if trials were moved away too,
+// "cordoned", "backing off", or "open again" until the next start shows whether the fault is over.
 func FaultWord(o *outbidv1.NodeFault, at time.Time) string {
 	switch {
-	case o.GetUnfit():
-		return "unfit"
 	case o.GetDrained():
 		return "drained"
+	case o.GetUnfit():
+		return "unfit"
 	case o.GetCordoned(), o.GetManual():
 		return "cordoned"
 	case FaultActive(o, at):

@@ -96,6 +96,7 @@ func ledgerKinds() []*Kind {
 		newKind(AboutNode, (*event).GetNodeCleared, (*foldContext).nodeCleared, nodeLifecycle(clearing, ClearedOfFault), asks, ViewNodes),
 		newKind(AboutNode, (*event).GetUplinkSeen, (*foldContext).uplinkSeen, nodeLifecycle(uplinkNode, "seen")),
 		newKind(AboutLedger, (*event).GetNote, (*foldContext).note, ReadersAside),
+		newKind(AboutLedger, (*event).GetDevicePricesChanged, pricesChanged),
 		newKind(AboutLedger, (*event).GetRoundBegun, (*foldContext).roundBegun, PolicyBegins),
 		newKind(AboutLedger, (*event).GetRoundDecided, (*foldContext).roundDecided, PolicyDecided, ReadersRound),
 		newKind(AboutLedger, (*event).GetOrchestratorStarted, (*foldContext).started, PolicyStarts, ReadersLeader),

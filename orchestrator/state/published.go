@@ -30,6 +30,7 @@ type Published struct {
 	tenancy
 	counting
 	pricing
+	tariff
 }
 
 // Inventory is a cluster's nodes as policies see them, by index and by name.
@@ -92,6 +93,7 @@ func (p *Published) After(st *State, changes []Change) (next *Published, tell fu
 func (p *Published) next(st *State, sweeps, nodes map[string]bool) (*Published, func()) {
 	next := &Published{
 		Seq: st.Seq, Time: st.Time, sharing: st.sharing, tenancy: st.tenancy, counting: st.counting, pricing: st.pricing,
+		tariff: st.tariff,
 		sweeps: p.sweeps, nodes: p.nodes, held: p.held,
 	}
 	var stale []chan struct{}

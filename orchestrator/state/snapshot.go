@@ -18,7 +18,7 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
-		Decider: st.Decider, Format: Format, Prices: st.prices,
+		Decider: st.Decider, Format: Format, Prices: st.prices, DevicePrices: st.devicePrices,
 	}
 	st.snapshotDeleted(snap)
 	st.snapshotTenants(snap)
@@ -46,7 +46,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
-		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore,
+		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore, Cost: s.Cost,
 	}
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
@@ -86,7 +86,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
 			FromStep: l.FromStep, Training: stamp(l.Training), LastReportSeq: l.LastReportSeq, Step: l.Step, AtTarget: l.AtTarget,
-			Void: l.Void, TrainedWell: l.trainedWell, Metered: l.metered, Shards: l.Shards,
+			Void: l.Void, TrainedWell: l.trainedWell, Metered: l.metered, Shards: l.Shards, HourPrice: l.hourPrice,
 		})
 	}
 	return r
@@ -126,7 +126,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	st.restoreDeleted(snap)
 	st.restoreTenants(snap)
 	st.restoreTotals(snap)
-	st.prices = snap.GetPrices()
+	st.prices, st.devicePrices = snap.GetPrices(), snap.GetDevicePrices()
 	st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), from(snap.GetAppSecondsAt())
 	return st, nil
 }
@@ -140,7 +140,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
-		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(),
+		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(), Cost: r.GetCost(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())
@@ -212,7 +212,7 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
 		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
-		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(), metered: r.GetMetered(), Shards: r.GetShards(),
+		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(), metered: r.GetMetered(), Shards: r.GetShards(), hourPrice: r.GetHourPrice(),
 	}
 	t.Leases = append(t.Leases, l)
 	if len(l.Places) == 0 {

@@ -45,6 +45,7 @@ type State struct {
 	tenancy
 	counting
 	pricing
+	tariff
 	suspects map[*Trial]*Sweep
 	// avoiding are the trials that avoid a node. faulty are the sorted names of the nodes that trials avoid.
 	avoiding map[*Trial]*Sweep
@@ -115,8 +116,8 @@ type Sweep struct {
 	Best int32
 	// Steps trained over all trials. Repeated steps count once.
 	Steps int64
-	// DeviceSeconds of leases that have ended.
-	DeviceSeconds float64
+	// DeviceSeconds and Cost of leases that have ended.
+	DeviceSeconds, Cost float64
 	// SpecBytes is the size of the spec, CheckpointBytes that of the trials' checkpoints in the store, and
 	// ReportBytes that of all reports.
 	SpecBytes, CheckpointBytes, ReportBytes int64
@@ -280,6 +281,8 @@ type Lease struct {
 	spread      cluster.Locality
 	// types of the devices of each place, like kind.
 	types []string
+	// hourPrice is the price of the devices for an hour, at the prices of the grant.
+	hourPrice float64
 	// metered are the devices by type as in the totals of the tenant. The map must not be changed.
 	metered map[string]int32
 }

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Prices are the prices of devices.
@@ -61,7 +62,13 @@ func ParsePrices(data []byte) (Prices, error) {
 // PriceFile holds the prices of a YAML file. A nil PriceFile has no prices.
 type PriceFile struct {
 	path string
-	now  atomic.Pointer[Prices]
+	now  atomic.Pointer[priceList]
+}
+
+// priceList are the prices in both forms.
+type priceList struct {
+	prices  Prices
+	message *outbidv1.DevicePrices
 }
 
 // OpenPrices reads a YAML file with prices.
@@ -81,8 +88,12 @@ func (f *PriceFile) Reload() (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("prices %s: %w", f.path, err)
 	}
-	old := f.now.Swap(&p)
-	return old != nil && (old.Currency != p.Currency || !maps.Equal(old.DeviceHour, p.DeviceHour)), nil
+	old := f.now.Load()
+	if old != nil && old.prices.Currency == p.Currency && maps.Equal(old.prices.DeviceHour, p.DeviceHour) {
+		return false, nil
+	}
+	f.now.Store(&priceList{p, &outbidv1.DevicePrices{Currency: p.Currency, DeviceHour: p.DeviceHour}})
+	return old != nil, nil
 }
 
 // Prices returns the current prices.
@@ -90,5 +101,14 @@ func (f *PriceFile) Prices() Prices {
 	if f == nil {
 		return Prices{}
 	}
-	return *f.now.Load()
+	return f.now.Load().prices
+}
+
+// Message returns the current prices as a message, or nil if f is nil. It is the same pointer until they change, and must not
+// be changed.
+func (f *PriceFile) Message() *outbidv1.DevicePrices {
+	if f == nil {
+		return nil
+	}
+	return f.now.Load().message
 }

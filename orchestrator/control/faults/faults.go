@@ -158,10 +158,11 @@ func (fs *Faults) mended(n *state.Node) {
 	}
 }
 
-// Health records the results of a worker's checks of its machine.
-func (fs *Faults) Health(n *state.Node, h *outbidv1.NodeHealth) {
+// Health records the results of a worker's checks of its machine. It returns why the node ends soon if the worker says so for
+// the first time, or "".
+func (fs *Faults) Health(n *state.Node, h *outbidv1.NodeHealth) (ends string) {
 	if h == nil {
-		return
+		return ""
 	}
 	fs.checksOf(n.Info.GetName()).latest = h.GetCheck()
 	old := n.Unfit()
@@ -169,14 +170,25 @@ func (fs *Faults) Health(n *state.Node, h *outbidv1.NodeHealth) {
 		if old != nil {
 			fs.mended(n)
 		}
-		return
+		return ""
 	}
 	reason := sanitize.Line(h.GetUnfit()[0], limits.Detail)
 	if more := len(h.GetUnfit()) - 1; more > 0 {
 		reason = sanitize.Line(fmt.Sprintf("%s (and %d more)", reason, more), limits.Detail)
 	}
-	if old.GetReason() != reason {
-		fs.emitFault(n, &outbidv1.NodeFault{Reason: reason, Since: timestamppb.New(fs.core.Now()), Unfit: true})
+	if old.GetReason() != reason || old.GetDrained() != h.GetEnding() {
+		fs.emitFault(n, &outbidv1.NodeFault{Reason: reason, Since: timestamppb.New(fs.core.Now()), Unfit: true, Drained: h.GetEnding()})
+	}
+	if h.GetEnding() && !old.GetDrained() {
+		return reason
+	}
+	return ""
+}
+
+// Left clears what the worker of a node said about its machine, because the worker has left.
+func (fs *Faults) Left(n *state.Node) {
+	if o := n.Unfit(); o != nil {
+		fs.clearFault(n, o, "its worker stopped", "")
 	}
 }
 

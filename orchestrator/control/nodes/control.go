@@ -21,10 +21,10 @@ func (ns *Nodes) Control(name string, command outbidv1.NodeCommand, reason, acto
 		ns.faults.Close(n, reason, actor, false)
 	case outbidv1.NodeCommand_NODE_COMMAND_DRAIN:
 		ns.faults.Close(n, reason, actor, true)
-		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_PAUSE)
+		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, drained(n))
 	case outbidv1.NodeCommand_NODE_COMMAND_EVICT:
 		ns.faults.Close(n, reason, actor, true)
-		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_STOP)
+		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_STOP, drained(n))
 	case outbidv1.NodeCommand_NODE_COMMAND_UNCORDON:
 		ns.faults.Open(n, reason, actor)
 	default:
@@ -33,9 +33,13 @@ func (ns *Nodes) Control(name string, command outbidv1.NodeCommand, reason, acto
 	return nil
 }
 
+// drained says that an administrator drains a node, and why.
+func drained(n *state.Node) string {
+	return fmt.Sprintf("node %s is drained: %s", n.Info.GetName(), n.Manual().GetReason())
+}
+
 // moveAway asks the trials on a node to end. They continue on other nodes.
-func (ns *Nodes) moveAway(n *state.Node, how outbidv1.RevokeKind) {
-	why := fmt.Sprintf("node %s is drained: %s", n.Info.GetName(), n.Manual().GetReason())
+func (ns *Nodes) moveAway(n *state.Node, how outbidv1.RevokeKind, why string) {
 	for _, l := range append([]*state.Lease(nil), n.Leases...) {
 		s := ns.st.Sweeps[l.Sweep]
 		ns.trials.RevokeLease(s, s.Trials[l.Trial], l, how, why)

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -40,7 +41,9 @@ func (ns *Nodes) Apply(up *outbidv1.Uplink) {
 			l.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
 		}
 	}
-	ns.faults.Health(n, up.GetHealth())
+	if why := ns.faults.Health(n, up.GetHealth()); why != "" {
+		ns.moveAway(n, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, fmt.Sprintf("node %s ends soon: %s", n.Info.GetName(), why))
+	}
 	if len(n.Faults) > 0 {
 		ns.faults.Readmit(n)
 	}
@@ -51,6 +54,7 @@ func (ns *Nodes) Apply(up *outbidv1.Uplink) {
 	if up.GetLeaving() && n.State != outbidv1.NodeState_NODE_STATE_LEFT {
 		ns.freeNode(n, "its worker stopped", false)
 		ns.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_LEFT, "its worker stopped")
+		ns.faults.Left(n)
 	}
 }
 

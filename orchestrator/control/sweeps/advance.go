@@ -107,12 +107,16 @@ func (sw *Sweeps) boundReached(s *state.Sweep) string {
 	if hours := bound.GetDeviceHours(); hours > 0 && s.DeviceSecondsAt(sw.core.Now()) >= hours*3600 {
 		return fmt.Sprintf("limit reached: %g device-hours used", hours)
 	}
+	if most := bound.GetCost(); most > 0 && state.CostAt(s, sw.core.Now()) >= most {
+		return "limit reached: cost of " + state.Amount(most, sw.st.DevicePrices())
+	}
 	return ""
 }
 
 // bounded reports whether the passing of time may end the sweep.
 func bounded(s *state.Sweep) bool {
-	return s.Terms.WallTime > 0 || s.Spec.GetLimits().GetDeviceHours() > 0 && len(s.Running) > 0
+	l := s.Spec.GetLimits()
+	return s.Terms.WallTime > 0 || (l.GetDeviceHours() > 0 || l.GetCost() > 0) && len(s.Running) > 0
 }
 
 // wallEnd returns when the sweep's wall time is over, or zero for never.

@@ -48,6 +48,9 @@ func (sw *Sweeps) mayStart(spec *outbidv1.SweepSpec) error {
 	if err := sw.checkDeadline(spec); err != nil {
 		return err
 	}
+	if err := state.CheckCostLimit(spec, sw.st.DevicePrices()); err != nil {
+		return err
+	}
 	return sw.tenants.MayBegin(spec)
 }
 

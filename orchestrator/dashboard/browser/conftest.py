@@ -45,6 +45,7 @@ class Outbid:
         """Start the server, at the port that it had before."""
         ready = self.place / "ready.json"
         ready.unlink(missing_ok=True)
+        (self.place / "prices.yaml").write_text("currency: EUR\ndevice_hour: {cpu: 3.6}\n")
         self.log = open(self.place / "server.log", "ab")
         self.process = subprocess.Popen(
             [
@@ -58,6 +59,8 @@ class Outbid:
                 str(ready),
                 "--devices",
                 "cpu:4",
+                "--prices",
+                "prices.yaml",
             ]
             + (["--tokens", "tokens"] if self.tokens else [])
             + (["--policy", self.policy] if self.policy else []),

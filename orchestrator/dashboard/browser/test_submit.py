@@ -69,7 +69,9 @@ def test_the_form_writes_a_file_that_runs(quiet: Outbid, watched: Watched) -> No
 
 
 def test_a_sweep_is_extended_and_deleted(quiet: Outbid, watched: Watched) -> None:
-    sweep = quiet.submit(program("longer", steps=3, limits={"trials": 2, "wall_time": "60m", "device_hours": 5}))
+    sweep = quiet.submit(
+        program("longer", steps=3, limits={"trials": 2, "wall_time": "60m", "device_hours": 5, "cost": 40})
+    )
     quiet.done(sweep)
     page = watched.page
     watched.expected = ("400 (Bad Request)", "404 (Not Found)")
@@ -82,9 +84,10 @@ def test_a_sweep_is_extended_and_deleted(quiet: Outbid, watched: Watched) -> Non
     dialog.get_by_label("Wall time").fill("90m")
     dialog.get_by_label("Trials in all").fill("4")
     dialog.get_by_label("Device-hours").fill("6.5")
+    dialog.get_by_label("Cost").fill("41")
     dialog.get_by_label("Weight").fill("2")
     dialog.get_by_text("This action elsewhere").click()
-    command = f"outbid extend {sweep} --trials 4 --wall-time 90m --device-hours 6.5 --weight 2"
+    command = f"outbid extend {sweep} --trials 4 --wall-time 90m --device-hours 6.5 --cost 41 --weight 2"
     expect(dialog.locator("code, p.mono").first).to_have_text(command)
     dialog.get_by_role("button", name="Extend").click()
     expect(dialog).to_be_hidden()

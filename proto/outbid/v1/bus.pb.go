@@ -282,7 +282,9 @@ type NodeHealth struct {
 	// Why it cannot accept new trials, each in one line; empty if it can.
 	Unfit []string `protobuf:"bytes,1,rep,name=unfit,proto3" json:"unfit,omitempty"`
 	// Counts the checks of this boot.
-	Check         uint64 `protobuf:"varint,2,opt,name=check,proto3" json:"check,omitempty"`
+	Check uint64 `protobuf:"varint,2,opt,name=check,proto3" json:"check,omitempty"`
+	// The node will end soon: its trials must save and continue on other nodes. The reason is the first of unfit.
+	Ending        bool `protobuf:"varint,3,opt,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,6 +331,13 @@ func (x *NodeHealth) GetCheck() uint64 {
 		return x.Check
 	}
 	return 0
+}
+
+func (x *NodeHealth) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
 }
 
 // ForkStatus is the state of a fork.
@@ -2116,11 +2125,12 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04said\x18\n" +
 	" \x01(\x04R\x04said\x12$\n" +
 	"\x0eforks_left_out\x18\x1e \x01(\bR\fforksLeftOut\x12-\n" +
-	"\x06health\x18( \x01(\v2\x15.outbid.v1.NodeHealthR\x06health\"8\n" +
+	"\x06health\x18( \x01(\v2\x15.outbid.v1.NodeHealthR\x06health\"P\n" +
 	"\n" +
 	"NodeHealth\x12\x14\n" +
 	"\x05unfit\x18\x01 \x03(\tR\x05unfit\x12\x14\n" +
-	"\x05check\x18\x02 \x01(\x04R\x05check\"d\n" +
+	"\x05check\x18\x02 \x01(\x04R\x05check\x12\x16\n" +
+	"\x06ending\x18\x03 \x01(\bR\x06ending\"d\n" +
 	"\n" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +

@@ -683,6 +683,7 @@ type Event struct {
 	//	*Event_NodeCleared
 	//	*Event_TrialRetried
 	//	*Event_ShardStored
+	//	*Event_DevicePricesChanged
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1112,6 +1113,15 @@ func (x *Event) GetShardStored() *ShardStored {
 	return nil
 }
 
+func (x *Event) GetDevicePricesChanged() *DevicePricesChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DevicePricesChanged); ok {
+			return x.DevicePricesChanged
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1288,6 +1298,10 @@ type Event_ShardStored struct {
 	ShardStored *ShardStored `protobuf:"bytes,43,opt,name=shard_stored,json=shardStored,proto3,oneof"`
 }
 
+type Event_DevicePricesChanged struct {
+	DevicePricesChanged *DevicePricesChanged `protobuf:"bytes,44,opt,name=device_prices_changed,json=devicePricesChanged,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1373,6 +1387,8 @@ func (*Event_NodeCleared) isEvent_Kind() {}
 func (*Event_TrialRetried) isEvent_Kind() {}
 
 func (*Event_ShardStored) isEvent_Kind() {}
+
+func (*Event_DevicePricesChanged) isEvent_Kind() {}
 
 // TenantChanged adds a tenant or changes its settings.
 type TenantChanged struct {
@@ -1481,6 +1497,51 @@ func (x *TenantRemoved) GetActor() string {
 	return ""
 }
 
+// DevicePricesChanged replaces the prices of devices. Leases keep the prices of their grant.
+type DevicePricesChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prices        *DevicePrices          `protobuf:"bytes,1,opt,name=prices,proto3" json:"prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DevicePricesChanged) Reset() {
+	*x = DevicePricesChanged{}
+	mi := &file_outbid_v1_event_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DevicePricesChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DevicePricesChanged) ProtoMessage() {}
+
+func (x *DevicePricesChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DevicePricesChanged.ProtoReflect.Descriptor instead.
+func (*DevicePricesChanged) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DevicePricesChanged) GetPrices() *DevicePrices {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1498,7 +1559,7 @@ type SweepSubmitted struct {
 
 func (x *SweepSubmitted) Reset() {
 	*x = SweepSubmitted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[5]
+	mi := &file_outbid_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1571,7 @@ func (x *SweepSubmitted) String() string {
 func (*SweepSubmitted) ProtoMessage() {}
 
 func (x *SweepSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[5]
+	mi := &file_outbid_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1584,7 @@ func (x *SweepSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepSubmitted.ProtoReflect.Descriptor instead.
 func (*SweepSubmitted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SweepSubmitted) GetSweep() string {
@@ -1576,7 +1637,7 @@ type SweepChanged struct {
 
 func (x *SweepChanged) Reset() {
 	*x = SweepChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	mi := &file_outbid_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1649,7 @@ func (x *SweepChanged) String() string {
 func (*SweepChanged) ProtoMessage() {}
 
 func (x *SweepChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	mi := &file_outbid_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1662,7 @@ func (x *SweepChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepChanged.ProtoReflect.Descriptor instead.
 func (*SweepChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SweepChanged) GetSweep() string {
@@ -1651,7 +1712,7 @@ type SweepExtended struct {
 
 func (x *SweepExtended) Reset() {
 	*x = SweepExtended{}
-	mi := &file_outbid_v1_event_proto_msgTypes[7]
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1724,7 @@ func (x *SweepExtended) String() string {
 func (*SweepExtended) ProtoMessage() {}
 
 func (x *SweepExtended) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[7]
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1737,7 @@ func (x *SweepExtended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepExtended.ProtoReflect.Descriptor instead.
 func (*SweepExtended) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SweepExtended) GetSweep() string {
@@ -1712,7 +1773,7 @@ type SweepDeleted struct {
 
 func (x *SweepDeleted) Reset() {
 	*x = SweepDeleted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1785,7 @@ func (x *SweepDeleted) String() string {
 func (*SweepDeleted) ProtoMessage() {}
 
 func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1798,7 @@ func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepDeleted.ProtoReflect.Descriptor instead.
 func (*SweepDeleted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SweepDeleted) GetSweep() string {
@@ -1765,7 +1826,7 @@ type SoupPublished struct {
 
 func (x *SoupPublished) Reset() {
 	*x = SoupPublished{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1838,7 @@ func (x *SoupPublished) String() string {
 func (*SoupPublished) ProtoMessage() {}
 
 func (x *SoupPublished) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1851,7 @@ func (x *SoupPublished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPublished.ProtoReflect.Descriptor instead.
 func (*SoupPublished) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SoupPublished) GetSweep() string {
@@ -1818,7 +1879,7 @@ type SoupDropped struct {
 
 func (x *SoupDropped) Reset() {
 	*x = SoupDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1891,7 @@ func (x *SoupDropped) String() string {
 func (*SoupDropped) ProtoMessage() {}
 
 func (x *SoupDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1904,7 @@ func (x *SoupDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupDropped.ProtoReflect.Descriptor instead.
 func (*SoupDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SoupDropped) GetSweep() string {
@@ -1875,7 +1936,7 @@ type TunerAsked struct {
 
 func (x *TunerAsked) Reset() {
 	*x = TunerAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1948,7 @@ func (x *TunerAsked) String() string {
 func (*TunerAsked) ProtoMessage() {}
 
 func (x *TunerAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1961,7 @@ func (x *TunerAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAsked.ProtoReflect.Descriptor instead.
 func (*TunerAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TunerAsked) GetSweep() string {
@@ -1946,7 +2007,7 @@ type TunerStatus struct {
 
 func (x *TunerStatus) Reset() {
 	*x = TunerStatus{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2019,7 @@ func (x *TunerStatus) String() string {
 func (*TunerStatus) ProtoMessage() {}
 
 func (x *TunerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2032,7 @@ func (x *TunerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerStatus.ProtoReflect.Descriptor instead.
 func (*TunerStatus) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TunerStatus) GetWaiting() bool {
@@ -2010,7 +2071,7 @@ type TunerAnswered struct {
 
 func (x *TunerAnswered) Reset() {
 	*x = TunerAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2083,7 @@ func (x *TunerAnswered) String() string {
 func (*TunerAnswered) ProtoMessage() {}
 
 func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2096,7 @@ func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAnswered.ProtoReflect.Descriptor instead.
 func (*TunerAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TunerAnswered) GetSweep() string {
@@ -2087,7 +2148,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2160,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2173,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -2180,7 +2241,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2253,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2266,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -2255,7 +2316,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2328,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2341,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -2321,7 +2382,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2394,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2407,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -2405,7 +2466,7 @@ type TrialRetried struct {
 
 func (x *TrialRetried) Reset() {
 	*x = TrialRetried{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2478,7 @@ func (x *TrialRetried) String() string {
 func (*TrialRetried) ProtoMessage() {}
 
 func (x *TrialRetried) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2491,7 @@ func (x *TrialRetried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRetried.ProtoReflect.Descriptor instead.
 func (*TrialRetried) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TrialRetried) GetSweep() string {
@@ -2477,7 +2538,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2550,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2563,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -2560,7 +2621,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2633,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2646,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -2629,7 +2690,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2702,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2715,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2697,7 +2758,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2770,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2783,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2760,7 +2821,7 @@ type ShardStored struct {
 
 func (x *ShardStored) Reset() {
 	*x = ShardStored{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2833,7 @@ func (x *ShardStored) String() string {
 func (*ShardStored) ProtoMessage() {}
 
 func (x *ShardStored) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2846,7 @@ func (x *ShardStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStored.ProtoReflect.Descriptor instead.
 func (*ShardStored) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShardStored) GetSweep() string {
@@ -2828,7 +2889,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2901,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2914,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2901,7 +2962,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +2974,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +2987,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -3009,7 +3070,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3082,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3095,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -3087,7 +3148,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3160,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3173,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -3170,7 +3231,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3243,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3256,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -3258,7 +3319,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3331,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3344,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -3326,7 +3387,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3399,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3412,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -3445,7 +3506,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3518,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3531,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3508,7 +3569,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3581,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3594,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3586,7 +3647,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3659,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3672,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3663,7 +3724,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3736,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3749,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3741,7 +3802,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3814,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3827,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3818,7 +3879,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +3891,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +3904,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3904,7 +3965,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +3977,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +3990,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -4026,7 +4087,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4099,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4112,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -4073,7 +4134,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4085,7 +4146,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4098,7 +4159,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -4134,7 +4195,7 @@ type NodeFaulted struct {
 
 func (x *NodeFaulted) Reset() {
 	*x = NodeFaulted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4207,7 @@ func (x *NodeFaulted) String() string {
 func (*NodeFaulted) ProtoMessage() {}
 
 func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4220,7 @@ func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFaulted.ProtoReflect.Descriptor instead.
 func (*NodeFaulted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeFaulted) GetNode() string {
@@ -4194,7 +4255,7 @@ type NodeCleared struct {
 
 func (x *NodeCleared) Reset() {
 	*x = NodeCleared{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4267,7 @@ func (x *NodeCleared) String() string {
 func (*NodeCleared) ProtoMessage() {}
 
 func (x *NodeCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4280,7 @@ func (x *NodeCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCleared.ProtoReflect.Descriptor instead.
 func (*NodeCleared) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeCleared) GetNode() string {
@@ -4283,7 +4344,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4356,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4369,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -4348,7 +4409,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +4421,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +4434,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Note) GetSweep() string {
@@ -4431,7 +4492,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4504,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4517,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -4497,7 +4558,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4509,7 +4570,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4522,7 +4583,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4550,7 +4611,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4623,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4636,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4631,7 +4692,7 @@ type SweepAnswered struct {
 
 func (x *SweepAnswered) Reset() {
 	*x = SweepAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4704,7 @@ func (x *SweepAnswered) String() string {
 func (*SweepAnswered) ProtoMessage() {}
 
 func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4656,7 +4717,7 @@ func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
 func (*SweepAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SweepAnswered) GetSweep() string {
@@ -4688,7 +4749,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4761,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4774,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4757,7 +4818,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4830,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +4843,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4825,7 +4886,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +4898,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +4911,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4942,7 +5003,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +5015,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +5028,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -5072,7 +5133,7 @@ type SavedShard struct {
 
 func (x *SavedShard) Reset() {
 	*x = SavedShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5145,7 @@ func (x *SavedShard) String() string {
 func (*SavedShard) ProtoMessage() {}
 
 func (x *SavedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5158,7 @@ func (x *SavedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedShard.ProtoReflect.Descriptor instead.
 func (*SavedShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SavedShard) GetStep() int64 {
@@ -5128,7 +5189,7 @@ type CheckpointShard struct {
 
 func (x *CheckpointShard) Reset() {
 	*x = CheckpointShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5201,7 @@ func (x *CheckpointShard) String() string {
 func (*CheckpointShard) ProtoMessage() {}
 
 func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5214,7 @@ func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointShard.ProtoReflect.Descriptor instead.
 func (*CheckpointShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CheckpointShard) GetRank() int32 {
@@ -5206,7 +5267,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5279,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5231,7 +5292,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -5308,7 +5369,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[55]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +5381,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[55]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +5394,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -5385,7 +5446,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[56]
+	mi := &file_outbid_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5397,7 +5458,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[56]
+	mi := &file_outbid_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5410,7 +5471,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -5438,7 +5499,7 @@ var File_outbid_v1_event_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xa8\x01\n" +
+	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"\xa8\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
@@ -5447,7 +5508,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
 	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbc\x15\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x92\x16\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -5503,14 +5564,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\fnode_faulted\x18( \x01(\v2\x16.outbid.v1.NodeFaultedH\x00R\vnodeFaulted\x12;\n" +
 	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeCleared\x12>\n" +
 	"\rtrial_retried\x18* \x01(\v2\x17.outbid.v1.TrialRetriedH\x00R\ftrialRetried\x12;\n" +
-	"\fshard_stored\x18+ \x01(\v2\x16.outbid.v1.ShardStoredH\x00R\vshardStoredB\x06\n" +
+	"\fshard_stored\x18+ \x01(\v2\x16.outbid.v1.ShardStoredH\x00R\vshardStored\x12T\n" +
+	"\x15device_prices_changed\x18, \x01(\v2\x1e.outbid.v1.DevicePricesChangedH\x00R\x13devicePricesChangedB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\"=\n" +
 	"\rTenantRemoved\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
-	"\x05actor\x18\x02 \x01(\tR\x05actor\"\xbd\x01\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"F\n" +
+	"\x13DevicePricesChanged\x12/\n" +
+	"\x06prices\x18\x01 \x01(\v2\x17.outbid.v1.DevicePricesR\x06prices\"\xbd\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
@@ -5923,7 +5987,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -5938,167 +6002,171 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                 // 10: outbid.v1.Event
 	(*TenantChanged)(nil),         // 11: outbid.v1.TenantChanged
 	(*TenantRemoved)(nil),         // 12: outbid.v1.TenantRemoved
-	(*SweepSubmitted)(nil),        // 13: outbid.v1.SweepSubmitted
-	(*SweepChanged)(nil),          // 14: outbid.v1.SweepChanged
-	(*SweepExtended)(nil),         // 15: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 16: outbid.v1.SweepDeleted
-	(*SoupPublished)(nil),         // 17: outbid.v1.SoupPublished
-	(*SoupDropped)(nil),           // 18: outbid.v1.SoupDropped
-	(*TunerAsked)(nil),            // 19: outbid.v1.TunerAsked
-	(*TunerStatus)(nil),           // 20: outbid.v1.TunerStatus
-	(*TunerAnswered)(nil),         // 21: outbid.v1.TunerAnswered
-	(*TrialCreated)(nil),          // 22: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 23: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 24: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 25: outbid.v1.TrialEnded
-	(*TrialRetried)(nil),          // 26: outbid.v1.TrialRetried
-	(*TrialCloned)(nil),           // 27: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 28: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 29: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 30: outbid.v1.CheckpointSaved
-	(*ShardStored)(nil),           // 31: outbid.v1.ShardStored
-	(*CheckpointDropped)(nil),     // 32: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 33: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 34: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 35: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 36: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 37: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 38: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 39: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 40: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 41: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 42: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 43: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 44: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 45: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 46: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 47: outbid.v1.NodeChanged
-	(*NodeFaulted)(nil),           // 48: outbid.v1.NodeFaulted
-	(*NodeCleared)(nil),           // 49: outbid.v1.NodeCleared
-	(*UplinkSeen)(nil),            // 50: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 51: outbid.v1.Note
-	(*TrialAsked)(nil),            // 52: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 53: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 54: outbid.v1.RoundDecided
-	(*SweepAnswered)(nil),         // 55: outbid.v1.SweepAnswered
-	(*OrchestratorStarted)(nil),   // 56: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 57: outbid.v1.PolicySettings
-	(*Report)(nil),                // 58: outbid.v1.Report
-	(*Checkpoint)(nil),            // 59: outbid.v1.Checkpoint
-	(*SavedShard)(nil),            // 60: outbid.v1.SavedShard
-	(*CheckpointShard)(nil),       // 61: outbid.v1.CheckpointShard
-	(*Soup)(nil),                  // 62: outbid.v1.Soup
-	(*SoupPart)(nil),              // 63: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 64: outbid.v1.OuterState
-	nil,                           // 65: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 66: outbid.v1.Report.MetricsEntry
-	nil,                           // 67: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 69: outbid.v1.Tenant
-	(*SweepSpec)(nil),             // 70: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 71: outbid.v1.Fairness
-	(*Outlook)(nil),               // 72: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 73: outbid.v1.NodeInfo
-	(*NodeFault)(nil),             // 74: outbid.v1.NodeFault
-	(*Auction)(nil),               // 75: outbid.v1.Auction
-	(*Prices)(nil),                // 76: outbid.v1.Prices
-	(*Admission)(nil),             // 77: outbid.v1.Admission
+	(*DevicePricesChanged)(nil),   // 13: outbid.v1.DevicePricesChanged
+	(*SweepSubmitted)(nil),        // 14: outbid.v1.SweepSubmitted
+	(*SweepChanged)(nil),          // 15: outbid.v1.SweepChanged
+	(*SweepExtended)(nil),         // 16: outbid.v1.SweepExtended
+	(*SweepDeleted)(nil),          // 17: outbid.v1.SweepDeleted
+	(*SoupPublished)(nil),         // 18: outbid.v1.SoupPublished
+	(*SoupDropped)(nil),           // 19: outbid.v1.SoupDropped
+	(*TunerAsked)(nil),            // 20: outbid.v1.TunerAsked
+	(*TunerStatus)(nil),           // 21: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 22: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 23: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 24: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 25: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 26: outbid.v1.TrialEnded
+	(*TrialRetried)(nil),          // 27: outbid.v1.TrialRetried
+	(*TrialCloned)(nil),           // 28: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 29: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 30: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 31: outbid.v1.CheckpointSaved
+	(*ShardStored)(nil),           // 32: outbid.v1.ShardStored
+	(*CheckpointDropped)(nil),     // 33: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 34: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 35: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 36: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 37: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 38: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 39: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 40: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 41: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 42: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 43: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 44: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 45: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 46: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 47: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 48: outbid.v1.NodeChanged
+	(*NodeFaulted)(nil),           // 49: outbid.v1.NodeFaulted
+	(*NodeCleared)(nil),           // 50: outbid.v1.NodeCleared
+	(*UplinkSeen)(nil),            // 51: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 52: outbid.v1.Note
+	(*TrialAsked)(nil),            // 53: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 54: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 55: outbid.v1.RoundDecided
+	(*SweepAnswered)(nil),         // 56: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 57: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 58: outbid.v1.PolicySettings
+	(*Report)(nil),                // 59: outbid.v1.Report
+	(*Checkpoint)(nil),            // 60: outbid.v1.Checkpoint
+	(*SavedShard)(nil),            // 61: outbid.v1.SavedShard
+	(*CheckpointShard)(nil),       // 62: outbid.v1.CheckpointShard
+	(*Soup)(nil),                  // 63: outbid.v1.Soup
+	(*SoupPart)(nil),              // 64: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 65: outbid.v1.OuterState
+	nil,                           // 66: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 67: outbid.v1.Report.MetricsEntry
+	nil,                           // 68: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 70: outbid.v1.Tenant
+	(*DevicePrices)(nil),          // 71: outbid.v1.DevicePrices
+	(*SweepSpec)(nil),             // 72: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 73: outbid.v1.Fairness
+	(*Outlook)(nil),               // 74: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 75: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 76: outbid.v1.NodeFault
+	(*Auction)(nil),               // 77: outbid.v1.Auction
+	(*Prices)(nil),                // 78: outbid.v1.Prices
+	(*Admission)(nil),             // 79: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	68, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	69, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
-	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
-	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
-	15, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	19, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	22, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	23, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	24, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	25, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	27, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	28, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	29, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	30, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	32, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	33, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	42, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	43, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	44, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	45, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	46, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	47, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	50, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	51, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	52, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	54, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	56, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	40, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	41, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	34, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	35, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	36, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	21, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	53, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	38, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	14, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
+	15, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
+	16, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
+	20, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	23, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	24, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	25, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	26, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	28, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	29, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	30, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	31, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	33, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	34, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	43, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	44, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	45, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	46, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	47, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	48, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	51, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	52, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	53, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	55, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	57, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	41, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	42, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	17, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	35, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	36, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	37, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	22, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	54, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	39, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
-	17, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
-	18, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	55, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
-	48, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
-	49, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
-	26, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
-	31, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
-	69, // 45: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	70, // 46: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	20, // 47: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 48: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	71, // 49: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	70, // 50: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	62, // 51: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	72, // 52: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	20, // 53: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 54: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	58, // 55: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	59, // 56: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	60, // 57: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
-	68, // 58: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	39, // 59: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	59, // 60: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	68, // 61: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	59, // 62: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	37, // 63: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 64: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 65: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	59, // 66: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 67: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	68, // 68: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 69: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 70: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	68, // 71: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	73, // 72: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 73: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	74, // 74: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 75: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	75, // 76: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	76, // 77: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	77, // 78: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	57, // 79: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	65, // 80: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	66, // 81: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	68, // 82: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	67, // 83: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	68, // 84: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	64, // 85: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	61, // 86: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
-	68, // 87: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	63, // 88: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	89, // [89:89] is the sub-list for method output_type
-	89, // [89:89] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
-	0,  // [0:89] is the sub-list for field type_name
+	18, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
+	19, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
+	56, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	49, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
+	50, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
+	27, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
+	32, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
+	13, // 45: outbid.v1.Event.device_prices_changed:type_name -> outbid.v1.DevicePricesChanged
+	70, // 46: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	71, // 47: outbid.v1.DevicePricesChanged.prices:type_name -> outbid.v1.DevicePrices
+	72, // 48: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	21, // 49: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 50: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	73, // 51: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	72, // 52: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	63, // 53: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	74, // 54: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	21, // 55: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 56: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	59, // 57: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	60, // 58: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	61, // 59: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
+	69, // 60: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	40, // 61: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	60, // 62: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	69, // 63: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	60, // 64: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	38, // 65: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 66: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 67: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	60, // 68: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 69: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	69, // 70: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 71: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 72: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	69, // 73: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	75, // 74: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 75: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	76, // 76: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 77: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	77, // 78: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	78, // 79: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	79, // 80: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	58, // 81: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	66, // 82: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	67, // 83: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	69, // 84: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	68, // 85: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	69, // 86: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	65, // 87: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	62, // 88: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
+	69, // 89: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	64, // 90: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	91, // [91:91] is the sub-list for method output_type
+	91, // [91:91] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -6111,6 +6179,7 @@ func file_outbid_v1_event_proto_init() {
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
+	file_outbid_v1_usage_proto_init()
 	file_outbid_v1_event_proto_msgTypes[2].OneofWrappers = []any{
 		(*Event_SweepSubmitted)(nil),
 		(*Event_SweepChanged)(nil),
@@ -6155,20 +6224,21 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_NodeCleared)(nil),
 		(*Event_TrialRetried)(nil),
 		(*Event_ShardStored)(nil),
+		(*Event_DevicePricesChanged)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[37].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[43].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[51].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[54].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[38].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[44].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[52].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[55].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

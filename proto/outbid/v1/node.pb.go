@@ -216,9 +216,10 @@ type NodeFault struct {
 	AfterStart bool `protobuf:"varint,10,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
 	// An administrator keeps new trials off, until the node is opened again.
 	Manual bool `protobuf:"varint,11,opt,name=manual,proto3" json:"manual,omitempty"`
-	// Who did it, and whether its trials were moved away too. Only if manual.
-	Actor         string `protobuf:"bytes,12,opt,name=actor,proto3" json:"actor,omitempty"`
-	Drained       bool   `protobuf:"varint,13,opt,name=drained,proto3" json:"drained,omitempty"`
+	// Who did it. Only if manual.
+	Actor string `protobuf:"bytes,12,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Its trials were moved away too: an administrator drained it, or its worker reports that the node will end soon.
+	Drained       bool `protobuf:"varint,13,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

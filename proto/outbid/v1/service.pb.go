@@ -739,7 +739,11 @@ type Sweep struct {
 	// Stored averages of its checkpoints, oldest first.
 	Soups []*Soup `protobuf:"bytes,17,rep,name=soups,proto3" json:"soups,omitempty"`
 	// What a policy with admission promises it, or why it does not; absent under others.
-	Admission     *Admission `protobuf:"bytes,16,opt,name=admission,proto3" json:"admission,omitempty"`
+	Admission *Admission `protobuf:"bytes,16,opt,name=admission,proto3" json:"admission,omitempty"`
+	// What its leases cost so far, each at the prices of its grant; absent if the ledger has no prices of devices.
+	Cost *float64 `protobuf:"fixed64,18,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	// The currency of the prices; may be empty.
+	Currency      string `protobuf:"bytes,19,opt,name=currency,proto3" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -891,6 +895,20 @@ func (x *Sweep) GetAdmission() *Admission {
 		return x.Admission
 	}
 	return nil
+}
+
+func (x *Sweep) GetCost() float64 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *Sweep) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
 }
 
 // SweepNote is one line for the user.
@@ -2029,7 +2047,13 @@ type PreviewSweepResponse struct {
 	// A few example configurations.
 	Examples []*structpb.Struct `protobuf:"bytes,3,rep,name=examples,proto3" json:"examples,omitempty"`
 	// Warnings, such as a device type that no node has.
-	Warnings      []string `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The cost of device_hours on the cheapest and the dearest type of device that the sweep may use; absent if step_seconds
+	// is 0, the server has no prices, or there is no such device.
+	LeastCost *float64 `protobuf:"fixed64,5,opt,name=least_cost,json=leastCost,proto3,oneof" json:"least_cost,omitempty"`
+	MostCost  *float64 `protobuf:"fixed64,6,opt,name=most_cost,json=mostCost,proto3,oneof" json:"most_cost,omitempty"`
+	// The currency of the prices; may be empty.
+	Currency      string `protobuf:"bytes,7,opt,name=currency,proto3" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2090,6 +2114,27 @@ func (x *PreviewSweepResponse) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *PreviewSweepResponse) GetLeastCost() float64 {
+	if x != nil && x.LeastCost != nil {
+		return *x.LeastCost
+	}
+	return 0
+}
+
+func (x *PreviewSweepResponse) GetMostCost() float64 {
+	if x != nil && x.MostCost != nil {
+		return *x.MostCost
+	}
+	return 0
+}
+
+func (x *PreviewSweepResponse) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
 }
 
 // ListSweepsRequest is the request of ListSweeps.
@@ -7141,7 +7186,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x10GetPricesRequest\"V\n" +
 	"\x11GetPricesResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12)\n" +
-	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\x9b\x05\n" +
+	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\xd9\x05\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -7160,7 +7205,10 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05actor\x18\x0e \x01(\tR\x05actor\x12/\n" +
 	"\bfairness\x18\x0f \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12%\n" +
 	"\x05soups\x18\x11 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
-	"\tadmission\x18\x10 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\"\x8a\x01\n" +
+	"\tadmission\x18\x10 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\x12\x17\n" +
+	"\x04cost\x18\x12 \x01(\x01H\x00R\x04cost\x88\x01\x01\x12\x1a\n" +
+	"\bcurrency\x18\x13 \x01(\tR\bcurrencyB\a\n" +
+	"\x05_cost\"\x8a\x01\n" +
 	"\tSweepNote\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x12\n" +
@@ -7276,12 +7324,19 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\bwarnings\x18F \x03(\tR\bwarnings\"b\n" +
 	"\x13PreviewSweepRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12!\n" +
-	"\fstep_seconds\x18\x02 \x01(\x01R\vstepSeconds\"\xb8\x01\n" +
+	"\fstep_seconds\x18\x02 \x01(\x01R\vstepSeconds\"\xb7\x02\n" +
 	"\x14PreviewSweepResponse\x12,\n" +
 	"\aoutlook\x18\x01 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12!\n" +
 	"\fdevice_hours\x18\x02 \x01(\x01R\vdeviceHours\x123\n" +
 	"\bexamples\x18\x03 \x03(\v2\x17.google.protobuf.StructR\bexamples\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"g\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\x12\"\n" +
+	"\n" +
+	"least_cost\x18\x05 \x01(\x01H\x00R\tleastCost\x88\x01\x01\x12 \n" +
+	"\tmost_cost\x18\x06 \x01(\x01H\x01R\bmostCost\x88\x01\x01\x12\x1a\n" +
+	"\bcurrency\x18\a \x01(\tR\bcurrencyB\r\n" +
+	"\v_least_costB\f\n" +
+	"\n" +
+	"_most_cost\"g\n" +
 	"\x11ListSweepsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -8093,9 +8148,11 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
 	file_outbid_v1_usage_proto_init()
+	file_outbid_v1_service_proto_msgTypes[9].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[47].OneofWrappers = []any{}

@@ -56,6 +56,8 @@ type StateSnapshot struct {
 	Meters  []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
 	// The newest prices of a policy that has some.
 	Prices *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
+	// The prices of devices; absent before the first.
+	DevicePrices *DevicePrices `protobuf:"bytes,21,opt,name=device_prices,json=devicePrices,proto3" json:"device_prices,omitempty"`
 	// The cumulative usage and ends of each tenant's sweeps.
 	Totals        *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -221,6 +223,13 @@ func (x *StateSnapshot) GetMeters() []*TenantMeter {
 func (x *StateSnapshot) GetPrices() *Prices {
 	if x != nil {
 		return x.Prices
+	}
+	return nil
+}
+
+func (x *StateSnapshot) GetDevicePrices() *DevicePrices {
+	if x != nil {
+		return x.DevicePrices
 	}
 	return nil
 }
@@ -640,7 +649,9 @@ type SweepRecord struct {
 	// Its queued trials in order, if that is not by time and number.
 	Queued []int32 `protobuf:"varint,29,rep,packed,name=queued,proto3" json:"queued,omitempty"`
 	// How many of its trials had failed when one was last retried.
-	FailedBefore  int32 `protobuf:"varint,30,opt,name=failed_before,json=failedBefore,proto3" json:"failed_before,omitempty"`
+	FailedBefore int32 `protobuf:"varint,30,opt,name=failed_before,json=failedBefore,proto3" json:"failed_before,omitempty"`
+	// The cost of its ended leases.
+	Cost          float64 `protobuf:"fixed64,31,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -881,6 +892,13 @@ func (x *SweepRecord) GetQueued() []int32 {
 func (x *SweepRecord) GetFailedBefore() int32 {
 	if x != nil {
 		return x.FailedBefore
+	}
+	return 0
+}
+
+func (x *SweepRecord) GetCost() float64 {
+	if x != nil {
+		return x.Cost
 	}
 	return 0
 }
@@ -1648,6 +1666,8 @@ type LeaseRecord struct {
 	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
 	// It has lasted long enough to show that its nodes can train.
 	TrainedWell bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
+	// The price of its devices for an hour.
+	HourPrice float64 `protobuf:"fixed64,21,opt,name=hour_price,json=hourPrice,proto3" json:"hour_price,omitempty"`
 	// Its devices by type, as counted in its tenant's totals.
 	Metered map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The newest stored shard of each rank whose checkpoint is not complete, by rank.
@@ -1798,6 +1818,13 @@ func (x *LeaseRecord) GetTrainedWell() bool {
 	return false
 }
 
+func (x *LeaseRecord) GetHourPrice() float64 {
+	if x != nil {
+		return x.HourPrice
+	}
+	return 0
+}
+
 func (x *LeaseRecord) GetMetered() map[string]int32 {
 	if x != nil {
 		return x.Metered
@@ -1816,7 +1843,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x94\a\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"\xd2\a\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1840,7 +1867,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x12+\n" +
 	"\atenants\x18\x12 \x03(\v2\x11.outbid.v1.TenantR\atenants\x12.\n" +
 	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x12)\n" +
-	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x12)\n" +
+	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x12<\n" +
+	"\rdevice_prices\x18\x15 \x01(\v2\x17.outbid.v1.DevicePricesR\fdevicePrices\x12)\n" +
 	"\x06totals\x182 \x01(\v2\x11.outbid.v1.TotalsR\x06totals\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -1883,7 +1911,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
 	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xe0\b\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xf4\b\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1920,7 +1948,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"counted_as\x182 \x01(\tR\tcountedAs\x12!\n" +
 	"\freport_bytes\x18\x1c \x01(\x03R\vreportBytes\x12\x16\n" +
 	"\x06queued\x18\x1d \x03(\x05R\x06queued\x12#\n" +
-	"\rfailed_before\x18\x1e \x01(\x05R\ffailedBefore\"\xe3\x01\n" +
+	"\rfailed_before\x18\x1e \x01(\x05R\ffailedBefore\x12\x12\n" +
+	"\x04cost\x18\x1f \x01(\x01R\x04cost\"\xe3\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\fR\bsnapshot\x12\x14\n" +
@@ -1990,7 +2019,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\"B\n" +
 	"\bRollback\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xea\x05\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x89\x06\n" +
 	"\vLeaseRecord\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x124\n" +
 	"\agranted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x125\n" +
@@ -2008,7 +2037,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04step\x18\x11 \x01(\x03R\x04step\x12\x1b\n" +
 	"\tat_target\x18\x12 \x01(\bR\batTarget\x12\x12\n" +
 	"\x04void\x18\x13 \x01(\bR\x04void\x12!\n" +
-	"\ftrained_well\x18\x14 \x01(\bR\vtrainedWell\x12=\n" +
+	"\ftrained_well\x18\x14 \x01(\bR\vtrainedWell\x12\x1d\n" +
+	"\n" +
+	"hour_price\x18\x15 \x01(\x01R\thourPrice\x12=\n" +
 	"\ametered\x182 \x03(\v2#.outbid.v1.LeaseRecord.MeteredEntryR\ametered\x12-\n" +
 	"\x06shards\x18< \x03(\v2\x15.outbid.v1.SavedShardR\x06shards\x1a:\n" +
 	"\fMeteredEntry\x12\x10\n" +
@@ -2054,29 +2085,30 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*PolicySettings)(nil),        // 22: outbid.v1.PolicySettings
 	(*Tenant)(nil),                // 23: outbid.v1.Tenant
 	(*Prices)(nil),                // 24: outbid.v1.Prices
-	(*NodeInfo)(nil),              // 25: outbid.v1.NodeInfo
-	(NodeState)(0),                // 26: outbid.v1.NodeState
-	(*NodeFault)(nil),             // 27: outbid.v1.NodeFault
-	(*SweepSpec)(nil),             // 28: outbid.v1.SweepSpec
-	(SweepState)(0),               // 29: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 30: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 31: outbid.v1.Outlook
-	(*Throughput)(nil),            // 32: outbid.v1.Throughput
-	(*Fairness)(nil),              // 33: outbid.v1.Fairness
-	(*Soup)(nil),                  // 34: outbid.v1.Soup
-	(*Admission)(nil),             // 35: outbid.v1.Admission
-	(*TunerStatus)(nil),           // 36: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 37: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 38: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 39: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 40: outbid.v1.ForkFailed
-	(TrialState)(0),               // 41: outbid.v1.TrialState
-	(ForkAgain)(0),                // 42: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 43: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 44: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 45: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 46: outbid.v1.LeasePlace
-	(*SavedShard)(nil),            // 47: outbid.v1.SavedShard
+	(*DevicePrices)(nil),          // 25: outbid.v1.DevicePrices
+	(*NodeInfo)(nil),              // 26: outbid.v1.NodeInfo
+	(NodeState)(0),                // 27: outbid.v1.NodeState
+	(*NodeFault)(nil),             // 28: outbid.v1.NodeFault
+	(*SweepSpec)(nil),             // 29: outbid.v1.SweepSpec
+	(SweepState)(0),               // 30: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 31: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 32: outbid.v1.Outlook
+	(*Throughput)(nil),            // 33: outbid.v1.Throughput
+	(*Fairness)(nil),              // 34: outbid.v1.Fairness
+	(*Soup)(nil),                  // 35: outbid.v1.Soup
+	(*Admission)(nil),             // 36: outbid.v1.Admission
+	(*TunerStatus)(nil),           // 37: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 38: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 39: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 40: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 41: outbid.v1.ForkFailed
+	(TrialState)(0),               // 42: outbid.v1.TrialState
+	(ForkAgain)(0),                // 43: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 44: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 45: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 46: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 47: outbid.v1.LeasePlace
+	(*SavedShard)(nil),            // 48: outbid.v1.SavedShard
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	21, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -2089,64 +2121,65 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	23, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
 	3,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
 	24, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
-	1,  // 10: outbid.v1.StateSnapshot.totals:type_name -> outbid.v1.Totals
-	2,  // 11: outbid.v1.Totals.tenants:type_name -> outbid.v1.TenantTotals
-	16, // 12: outbid.v1.TenantTotals.device_micros:type_name -> outbid.v1.TenantTotals.DeviceMicrosEntry
-	17, // 13: outbid.v1.TenantTotals.trials_ended:type_name -> outbid.v1.TenantTotals.TrialsEndedEntry
-	18, // 14: outbid.v1.TenantTotals.fork_failures:type_name -> outbid.v1.TenantTotals.ForkFailuresEntry
-	19, // 15: outbid.v1.TenantTotals.sweeps_ended:type_name -> outbid.v1.TenantTotals.SweepsEndedEntry
-	21, // 16: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	25, // 17: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	26, // 18: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	21, // 19: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	27, // 20: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
-	28, // 21: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	29, // 22: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	21, // 23: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	21, // 24: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	9,  // 25: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	30, // 26: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	31, // 27: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	32, // 28: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	33, // 29: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	34, // 30: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
-	35, // 31: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
-	28, // 32: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	8,  // 33: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	36, // 34: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	21, // 35: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	37, // 36: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	38, // 37: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	14, // 38: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	39, // 39: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	21, // 40: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	32, // 41: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	40, // 42: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	41, // 43: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	13, // 44: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	11, // 45: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	42, // 46: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	43, // 47: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	10, // 48: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
-	21, // 49: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
-	39, // 50: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	21, // 51: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	12, // 52: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	21, // 53: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	39, // 54: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	44, // 55: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	21, // 56: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	21, // 57: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	45, // 58: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	21, // 59: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	46, // 60: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	20, // 61: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
-	47, // 62: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	25, // 10: outbid.v1.StateSnapshot.device_prices:type_name -> outbid.v1.DevicePrices
+	1,  // 11: outbid.v1.StateSnapshot.totals:type_name -> outbid.v1.Totals
+	2,  // 12: outbid.v1.Totals.tenants:type_name -> outbid.v1.TenantTotals
+	16, // 13: outbid.v1.TenantTotals.device_micros:type_name -> outbid.v1.TenantTotals.DeviceMicrosEntry
+	17, // 14: outbid.v1.TenantTotals.trials_ended:type_name -> outbid.v1.TenantTotals.TrialsEndedEntry
+	18, // 15: outbid.v1.TenantTotals.fork_failures:type_name -> outbid.v1.TenantTotals.ForkFailuresEntry
+	19, // 16: outbid.v1.TenantTotals.sweeps_ended:type_name -> outbid.v1.TenantTotals.SweepsEndedEntry
+	21, // 17: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	26, // 18: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	27, // 19: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	21, // 20: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	28, // 21: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
+	29, // 22: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	30, // 23: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	21, // 24: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	21, // 25: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	9,  // 26: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	31, // 27: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	32, // 28: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	33, // 29: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	34, // 30: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	35, // 31: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	36, // 32: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
+	29, // 33: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	8,  // 34: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	37, // 35: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	21, // 36: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	38, // 37: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	39, // 38: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	14, // 39: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	40, // 40: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	21, // 41: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	33, // 42: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	41, // 43: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	42, // 44: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	13, // 45: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	11, // 46: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	43, // 47: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	44, // 48: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	10, // 49: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
+	21, // 50: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
+	40, // 51: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	21, // 52: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	12, // 53: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	21, // 54: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	40, // 55: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	45, // 56: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	21, // 57: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	21, // 58: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	46, // 59: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	21, // 60: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	47, // 61: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	20, // 62: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
+	48, // 63: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -2162,6 +2195,7 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
+	file_outbid_v1_usage_proto_init()
 	file_outbid_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

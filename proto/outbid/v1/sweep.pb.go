@@ -2732,7 +2732,9 @@ type Limits struct {
 	// The sweep ends when the metric reaches this value.
 	Target *float64 `protobuf:"fixed64,5,opt,name=target,proto3,oneof" json:"target,omitempty"`
 	// Device-hours that the sweep's trials may use, such as 12.5: the time of each lease times its devices. 0 for no limit.
-	DeviceHours   float64 `protobuf:"fixed64,6,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
+	DeviceHours float64 `protobuf:"fixed64,6,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
+	// What the sweep's leases may cost at the server's prices of devices, in their currency, such as 250. 0 for no limit.
+	Cost          float64 `protobuf:"fixed64,7,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2805,6 +2807,13 @@ func (x *Limits) GetTarget() float64 {
 func (x *Limits) GetDeviceHours() float64 {
 	if x != nil {
 		return x.DeviceHours
+	}
+	return 0
+}
+
+func (x *Limits) GetCost() float64 {
+	if x != nil {
+		return x.Cost
 	}
 	return 0
 }
@@ -3516,14 +3525,15 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"forksMerge\"1\n" +
 	"\vDeviceCount\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
-	"\x03max\x18\x02 \x01(\x05R\x03max\"\xc0\x01\n" +
+	"\x03max\x18\x02 \x01(\x05R\x03max\"\xd4\x01\n" +
 	"\x06Limits\x12\x16\n" +
 	"\x06trials\x18\x01 \x01(\x05R\x06trials\x12 \n" +
 	"\vconcurrency\x18\x02 \x01(\x05R\vconcurrency\x12\x14\n" +
 	"\x05steps\x18\x03 \x01(\x03R\x05steps\x12\x1b\n" +
 	"\twall_time\x18\x04 \x01(\tR\bwallTime\x12\x1b\n" +
 	"\x06target\x18\x05 \x01(\x01H\x00R\x06target\x88\x01\x01\x12!\n" +
-	"\fdevice_hours\x18\x06 \x01(\x01R\vdeviceHoursB\t\n" +
+	"\fdevice_hours\x18\x06 \x01(\x01R\vdeviceHours\x12\x12\n" +
+	"\x04cost\x18\a \x01(\x01R\x04costB\t\n" +
 	"\a_target\"]\n" +
 	"\vCheckpoints\x12\x12\n" +
 	"\x04best\x18\x01 \x01(\x05R\x04best\x12\x12\n" +

@@ -186,6 +186,61 @@ func (x *GetUsageResponse) GetCurrency() string {
 	return ""
 }
 
+// DevicePrices are the prices of devices.
+type DevicePrices struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Shown with costs; may be empty.
+	Currency string `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The price of a device for an hour by device type, "*" for other types.
+	DeviceHour    map[string]float64 `protobuf:"bytes,2,rep,name=device_hour,json=deviceHour,proto3" json:"device_hour,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DevicePrices) Reset() {
+	*x = DevicePrices{}
+	mi := &file_outbid_v1_usage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DevicePrices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DevicePrices) ProtoMessage() {}
+
+func (x *DevicePrices) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_usage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DevicePrices.ProtoReflect.Descriptor instead.
+func (*DevicePrices) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_usage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DevicePrices) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *DevicePrices) GetDeviceHour() map[string]float64 {
+	if x != nil {
+		return x.DeviceHour
+	}
+	return nil
+}
+
 // UsageRow is the use of devices by the sweeps with equal values.
 type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -201,7 +256,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_outbid_v1_usage_proto_msgTypes[2]
+	mi := &file_outbid_v1_usage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -213,7 +268,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_usage_proto_msgTypes[2]
+	mi := &file_outbid_v1_usage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -226,7 +281,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_usage_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_usage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UsageRow) GetValues() []string {
@@ -269,7 +324,14 @@ const file_outbid_v1_usage_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x03(\tR\x02by\x12'\n" +
 	"\x04rows\x18\x04 \x03(\v2\x13.outbid.v1.UsageRowR\x04rows\x12)\n" +
 	"\x05total\x18\x05 \x01(\v2\x13.outbid.v1.UsageRowR\x05total\x12\x1a\n" +
-	"\bcurrency\x18\x06 \x01(\tR\bcurrency\"k\n" +
+	"\bcurrency\x18\x06 \x01(\tR\bcurrency\"\xb3\x01\n" +
+	"\fDevicePrices\x12\x1a\n" +
+	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12H\n" +
+	"\vdevice_hour\x18\x02 \x03(\v2'.outbid.v1.DevicePrices.DeviceHourEntryR\n" +
+	"deviceHour\x1a=\n" +
+	"\x0fDeviceHourEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"k\n" +
 	"\bUsageRow\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12%\n" +
 	"\x0edevice_seconds\x18\x02 \x01(\x01R\rdeviceSeconds\x12\x17\n" +
@@ -288,27 +350,30 @@ func file_outbid_v1_usage_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_usage_proto_rawDescData
 }
 
-var file_outbid_v1_usage_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_outbid_v1_usage_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_outbid_v1_usage_proto_goTypes = []any{
 	(*GetUsageRequest)(nil),       // 0: outbid.v1.GetUsageRequest
 	(*GetUsageResponse)(nil),      // 1: outbid.v1.GetUsageResponse
-	(*UsageRow)(nil),              // 2: outbid.v1.UsageRow
-	nil,                           // 3: outbid.v1.GetUsageRequest.PricesEntry
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*DevicePrices)(nil),          // 2: outbid.v1.DevicePrices
+	(*UsageRow)(nil),              // 3: outbid.v1.UsageRow
+	nil,                           // 4: outbid.v1.GetUsageRequest.PricesEntry
+	nil,                           // 5: outbid.v1.DevicePrices.DeviceHourEntry
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_outbid_v1_usage_proto_depIdxs = []int32{
-	4, // 0: outbid.v1.GetUsageRequest.since:type_name -> google.protobuf.Timestamp
-	4, // 1: outbid.v1.GetUsageRequest.until:type_name -> google.protobuf.Timestamp
-	3, // 2: outbid.v1.GetUsageRequest.prices:type_name -> outbid.v1.GetUsageRequest.PricesEntry
-	4, // 3: outbid.v1.GetUsageResponse.since:type_name -> google.protobuf.Timestamp
-	4, // 4: outbid.v1.GetUsageResponse.until:type_name -> google.protobuf.Timestamp
-	2, // 5: outbid.v1.GetUsageResponse.rows:type_name -> outbid.v1.UsageRow
-	2, // 6: outbid.v1.GetUsageResponse.total:type_name -> outbid.v1.UsageRow
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	6, // 0: outbid.v1.GetUsageRequest.since:type_name -> google.protobuf.Timestamp
+	6, // 1: outbid.v1.GetUsageRequest.until:type_name -> google.protobuf.Timestamp
+	4, // 2: outbid.v1.GetUsageRequest.prices:type_name -> outbid.v1.GetUsageRequest.PricesEntry
+	6, // 3: outbid.v1.GetUsageResponse.since:type_name -> google.protobuf.Timestamp
+	6, // 4: outbid.v1.GetUsageResponse.until:type_name -> google.protobuf.Timestamp
+	3, // 5: outbid.v1.GetUsageResponse.rows:type_name -> outbid.v1.UsageRow
+	3, // 6: outbid.v1.GetUsageResponse.total:type_name -> outbid.v1.UsageRow
+	5, // 7: outbid.v1.DevicePrices.device_hour:type_name -> outbid.v1.DevicePrices.DeviceHourEntry
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_usage_proto_init() }
@@ -316,14 +381,14 @@ func file_outbid_v1_usage_proto_init() {
 	if File_outbid_v1_usage_proto != nil {
 		return
 	}
-	file_outbid_v1_usage_proto_msgTypes[2].OneofWrappers = []any{}
+	file_outbid_v1_usage_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_usage_proto_rawDesc), len(file_outbid_v1_usage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -65,11 +65,23 @@ def test_device_hours_end_a_sweep_and_can_be_raised(real: ob.Client) -> None:
     result = handle.wait(DEADLINE)
     assert result.sweep.reason.startswith("limit reached: 0.000555")
     used = result.sweep.device_seconds
-    assert used >= seconds
+    assert used >= seconds and result.sweep.cost is None  # this server has no prices
     with pytest.raises(ob.OutbidError, match=r"device_hours: 0\.0001 is less than before"):
         handle.extend(limits=ob.Limits(device_hours=0.0001))
     handle.extend(limits=ob.Limits(device_hours=(used + seconds) / 3600))
     assert handle.wait(DEADLINE).sweep.device_seconds >= used + seconds
+
+
+def test_a_limit_of_the_cost_needs_prices(real: ob.Client) -> None:
+    with pytest.raises(ob.InvalidError, match=r"limits\.cost: needs prices of devices, and this server has none"):
+        ob.Sweep(
+            lambda trial: None,
+            {"x": ob.uniform(0, 1)},
+            metric="loss",
+            mode="min",
+            tuner=ob.Random(),
+            limits=ob.Limits(trials=1, cost=2.5),
+        ).submit(real)
 
 
 def test_explain(real: ob.Client) -> None:

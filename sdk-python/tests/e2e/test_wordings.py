@@ -54,6 +54,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
         {"limits": {"trials": 1, "device_hours": -1}},
         sweep(trials=None, limits=ob.Limits(trials=1, device_hours=-1)),
     ),
+    "limit of the cost": (
+        {"limits": {"trials": 1, "cost": -1}},
+        sweep(trials=None, limits=ob.Limits(trials=1, cost=-1)),
+    ),
     "hang_timeout": ({"hang_timeout": "soon"}, sweep(hang_timeout="soon")),
     "deadline": ({"deadline": "soon"}, sweep(deadline="soon")),
     "max_restarts": ({"max_restarts": -1}, sweep(max_restarts=-1)),

@@ -66,6 +66,8 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         total_trials=sweep.outlook.trials,
         total_steps=sweep.outlook.steps,
         device_seconds=sweep.device_seconds,
+        cost=sweep.cost if sweep.HasField("cost") else None,
+        currency=sweep.currency,
         submitted=time_of(sweep, "submitted"),
         ended=time_of(sweep, "ended"),
         waiting=sweep.waiting,

@@ -279,7 +279,8 @@ class SweepInfo:
     `fairness` is the current or final cost of sharing, or None while the sweep's speed is unknown. `seed` is the
     tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it. `objectives` are all
     objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the averages of its
-    checkpoints that the sweep keeps, oldest first.
+    checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in `currency`, or None if the
+    server has no prices.
     """
 
     id: str
@@ -302,6 +303,8 @@ class SweepInfo:
     seed: int | None = None
     objectives: tuple[tuple[str, str], ...] = ()
     soups: tuple[SoupInfo, ...] = field(default=(), repr=False)
+    cost: float | None = None
+    currency: str = ""
 
     def __repr__(self) -> str:
         best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"

@@ -119,8 +119,9 @@ class Limits:
     """When a sweep ends; a limit that is None does not end it.
 
     `trials` is the number of trials to create, `concurrency` the number that run at the same time, `steps` the number
-    of steps over all trials, `wall_time` the time since the submission, `target` a value of the metric, and
-    `device_hours` the hours of all trials' leases times their devices, such as 12.5.
+    of steps over all trials, `wall_time` the time since the submission, `target` a value of the metric,
+    `device_hours` the hours of all trials' leases times their devices, such as 12.5, and `cost` what they may cost at
+    the server's prices (`outbid serve --prices`).
     """
 
     trials: int | None = None
@@ -129,6 +130,7 @@ class Limits:
     wall_time: Duration | None = None
     target: float | None = None
     device_hours: float | None = None
+    cost: float | None = None
 
     def to_proto(self) -> pb.Limits:
         """Return the limits as the API's message."""
@@ -141,12 +143,13 @@ class Limits:
             message.wall_time = duration("wall_time", self.wall_time)
         if self.target is not None:
             message.target = validation.number("target", self.target)
-        if self.device_hours is not None:
-            message.device_hours = validation.number("device_hours", self.device_hours)
-            if not (math.isfinite(message.device_hours) and message.device_hours >= 0):
-                raise ValueError(
-                    f"limits.device_hours: must be a finite number of at least 0 (no limit), got {self.device_hours!r}"
-                )
+        for name, value in (("device_hours", self.device_hours), ("cost", self.cost)):
+            if value is None:
+                continue
+            checked = validation.number(name, value)
+            if not (math.isfinite(checked) and checked >= 0):
+                raise ValueError(f"limits.{name}: must be a finite number of at least 0 (no limit), got {value!r}")
+            setattr(message, name, checked)
         return message
 
 

@@ -154,8 +154,11 @@ class NodeHealth(google.protobuf.message.Message):
 
     UNFIT_FIELD_NUMBER: builtins.int
     CHECK_FIELD_NUMBER: builtins.int
+    ENDING_FIELD_NUMBER: builtins.int
     check: builtins.int
     """Counts the checks of this boot."""
+    ending: builtins.bool
+    """The node will end soon: its trials must save and continue on other nodes. The reason is the first of unfit."""
     @property
     def unfit(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Why it cannot accept new trials, each in one line; empty if it can."""
@@ -165,8 +168,9 @@ class NodeHealth(google.protobuf.message.Message):
         *,
         unfit: collections.abc.Iterable[builtins.str] | None = ...,
         check: builtins.int = ...,
+        ending: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["check", b"check", "unfit", b"unfit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["check", b"check", "ending", b"ending", "unfit", b"unfit"]) -> None: ...
 
 Global___NodeHealth: typing_extensions.TypeAlias = NodeHealth
 

@@ -17,6 +17,7 @@ import outbid.v1.auction_pb2
 import outbid.v1.node_pb2
 import outbid.v1.sweep_pb2
 import outbid.v1.tenant_pb2
+import outbid.v1.usage_pb2
 import sys
 import typing
 
@@ -366,6 +367,7 @@ class Event(google.protobuf.message.Message):
     NODE_CLEARED_FIELD_NUMBER: builtins.int
     TRIAL_RETRIED_FIELD_NUMBER: builtins.int
     SHARD_STORED_FIELD_NUMBER: builtins.int
+    DEVICE_PRICES_CHANGED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -452,6 +454,8 @@ class Event(google.protobuf.message.Message):
     def trial_retried(self) -> Global___TrialRetried: ...
     @property
     def shard_stored(self) -> Global___ShardStored: ...
+    @property
+    def device_prices_changed(self) -> Global___DevicePricesChanged: ...
     def __init__(
         self,
         *,
@@ -498,10 +502,11 @@ class Event(google.protobuf.message.Message):
         node_cleared: Global___NodeCleared | None = ...,
         trial_retried: Global___TrialRetried | None = ...,
         shard_stored: Global___ShardStored | None = ...,
+        device_prices_changed: Global___DevicePricesChanged | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried", "shard_stored"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "device_prices_changed", b"device_prices_changed", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "device_prices_changed", b"device_prices_changed", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried", "shard_stored", "device_prices_changed"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -548,6 +553,25 @@ class TenantRemoved(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["actor", b"actor", "tenant", b"tenant"]) -> None: ...
 
 Global___TenantRemoved: typing_extensions.TypeAlias = TenantRemoved
+
+@typing.final
+class DevicePricesChanged(google.protobuf.message.Message):
+    """DevicePricesChanged replaces the prices of devices. Leases keep the prices of their grant."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRICES_FIELD_NUMBER: builtins.int
+    @property
+    def prices(self) -> outbid.v1.usage_pb2.DevicePrices: ...
+    def __init__(
+        self,
+        *,
+        prices: outbid.v1.usage_pb2.DevicePrices | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["prices", b"prices"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["prices", b"prices"]) -> None: ...
+
+Global___DevicePricesChanged: typing_extensions.TypeAlias = DevicePricesChanged
 
 @typing.final
 class SweepSubmitted(google.protobuf.message.Message):

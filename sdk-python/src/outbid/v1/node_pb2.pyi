@@ -147,8 +147,9 @@ class NodeFault(google.protobuf.message.Message):
     manual: builtins.bool
     """An administrator keeps new trials off, until the node is opened again."""
     actor: builtins.str
-    """Who did it, and whether its trials were moved away too. Only if manual."""
+    """Who did it. Only if manual."""
     drained: builtins.bool
+    """Its trials were moved away too: an administrator drained it, or its worker reports that the node will end soon."""
     @property
     def since(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property

@@ -348,6 +348,8 @@ class Sweep(google.protobuf.message.Message):
     FAIRNESS_FIELD_NUMBER: builtins.int
     SOUPS_FIELD_NUMBER: builtins.int
     ADMISSION_FIELD_NUMBER: builtins.int
+    COST_FIELD_NUMBER: builtins.int
+    CURRENCY_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -359,6 +361,10 @@ class Sweep(google.protobuf.message.Message):
     waiting: builtins.str
     """Why trials wait, if any do."""
     actor: builtins.str
+    cost: builtins.float
+    """What its leases cost so far, each at the prices of its grant; absent if the ledger has no prices of devices."""
+    currency: builtins.str
+    """The currency of the prices; may be empty."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -411,9 +417,12 @@ class Sweep(google.protobuf.message.Message):
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
         soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
         admission: outbid.v1.admission_pb2.Admission | None = ...,
+        cost: builtins.float | None = ...,
+        currency: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["admission", b"admission", "best", b"best", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_cost", b"_cost", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_cost", b"_cost", "actor", b"actor", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "currency", b"currency", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_cost", b"_cost"]) -> typing.Literal["cost"] | None: ...
 
 Global___Sweep: typing_extensions.TypeAlias = Sweep
 
@@ -948,8 +957,18 @@ class PreviewSweepResponse(google.protobuf.message.Message):
     DEVICE_HOURS_FIELD_NUMBER: builtins.int
     EXAMPLES_FIELD_NUMBER: builtins.int
     WARNINGS_FIELD_NUMBER: builtins.int
+    LEAST_COST_FIELD_NUMBER: builtins.int
+    MOST_COST_FIELD_NUMBER: builtins.int
+    CURRENCY_FIELD_NUMBER: builtins.int
     device_hours: builtins.float
     """Device-hours at step_seconds; 0 if that is 0."""
+    least_cost: builtins.float
+    """The cost of device_hours on the cheapest and the dearest type of device that the sweep may use; absent if step_seconds
+    is 0, the server has no prices, or there is no such device.
+    """
+    most_cost: builtins.float
+    currency: builtins.str
+    """The currency of the prices; may be empty."""
     @property
     def outlook(self) -> outbid.v1.sweep_pb2.Outlook: ...
     @property
@@ -967,9 +986,16 @@ class PreviewSweepResponse(google.protobuf.message.Message):
         device_hours: builtins.float = ...,
         examples: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
         warnings: collections.abc.Iterable[builtins.str] | None = ...,
+        least_cost: builtins.float | None = ...,
+        most_cost: builtins.float | None = ...,
+        currency: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["device_hours", b"device_hours", "examples", b"examples", "outlook", b"outlook", "warnings", b"warnings"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_least_cost", b"_least_cost", "_most_cost", b"_most_cost", "least_cost", b"least_cost", "most_cost", b"most_cost", "outlook", b"outlook"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_least_cost", b"_least_cost", "_most_cost", b"_most_cost", "currency", b"currency", "device_hours", b"device_hours", "examples", b"examples", "least_cost", b"least_cost", "most_cost", b"most_cost", "outlook", b"outlook", "warnings", b"warnings"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_least_cost", b"_least_cost"]) -> typing.Literal["least_cost"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_most_cost", b"_most_cost"]) -> typing.Literal["most_cost"] | None: ...
 
 Global___PreviewSweepResponse: typing_extensions.TypeAlias = PreviewSweepResponse
 

@@ -17,6 +17,7 @@ import outbid.v1.plugin_pb2
 import outbid.v1.service_pb2
 import outbid.v1.sweep_pb2
 import outbid.v1.tenant_pb2
+import outbid.v1.usage_pb2
 import sys
 import typing
 
@@ -68,6 +69,7 @@ class StateSnapshot(google.protobuf.message.Message):
     TENANTS_FIELD_NUMBER: builtins.int
     METERS_FIELD_NUMBER: builtins.int
     PRICES_FIELD_NUMBER: builtins.int
+    DEVICE_PRICES_FIELD_NUMBER: builtins.int
     TOTALS_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The last batch that it includes, with its hash."""
@@ -113,6 +115,10 @@ class StateSnapshot(google.protobuf.message.Message):
         """The newest prices of a policy that has some."""
 
     @property
+    def device_prices(self) -> outbid.v1.usage_pb2.DevicePrices:
+        """The prices of devices; absent before the first."""
+
+    @property
     def totals(self) -> Global___Totals:
         """The cumulative usage and ends of each tenant's sweeps."""
 
@@ -138,10 +144,11 @@ class StateSnapshot(google.protobuf.message.Message):
         tenants: collections.abc.Iterable[outbid.v1.tenant_pb2.Tenant] | None = ...,
         meters: collections.abc.Iterable[Global___TenantMeter] | None = ...,
         prices: outbid.v1.admission_pb2.Prices | None = ...,
+        device_prices: outbid.v1.usage_pb2.DevicePrices | None = ...,
         totals: Global___Totals | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "prices", b"prices", "time", b"time", "totals", b"totals"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "device_prices", b"device_prices", "prices", b"prices", "time", b"time", "totals", b"totals"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "device_prices", b"device_prices", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
@@ -403,6 +410,7 @@ class SweepRecord(google.protobuf.message.Message):
     REPORT_BYTES_FIELD_NUMBER: builtins.int
     QUEUED_FIELD_NUMBER: builtins.int
     FAILED_BEFORE_FIELD_NUMBER: builtins.int
+    COST_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -427,6 +435,8 @@ class SweepRecord(google.protobuf.message.Message):
     """Size of the reports of its trials."""
     failed_before: builtins.int
     """How many of its trials had failed when one was last retried."""
+    cost: builtins.float
+    """The cost of its ended leases."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -502,9 +512,10 @@ class SweepRecord(google.protobuf.message.Message):
         report_bytes: builtins.int = ...,
         queued: collections.abc.Iterable[builtins.int] | None = ...,
         failed_before: builtins.int = ...,
+        cost: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["admission", b"admission", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "failed_before", b"failed_before", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "cost", b"cost", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "failed_before", b"failed_before", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 
@@ -887,6 +898,7 @@ class LeaseRecord(google.protobuf.message.Message):
     AT_TARGET_FIELD_NUMBER: builtins.int
     VOID_FIELD_NUMBER: builtins.int
     TRAINED_WELL_FIELD_NUMBER: builtins.int
+    HOUR_PRICE_FIELD_NUMBER: builtins.int
     METERED_FIELD_NUMBER: builtins.int
     SHARDS_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
@@ -907,6 +919,8 @@ class LeaseRecord(google.protobuf.message.Message):
     """Its progress does not count, because the average with which it started was dropped."""
     trained_well: builtins.bool
     """It has lasted long enough to show that its nodes can train."""
+    hour_price: builtins.float
+    """The price of its devices for an hour."""
     @property
     def granted(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -944,10 +958,11 @@ class LeaseRecord(google.protobuf.message.Message):
         at_target: builtins.bool = ...,
         void: builtins.bool = ...,
         trained_well: builtins.bool = ...,
+        hour_price: builtins.float = ...,
         metered: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
         shards: collections.abc.Iterable[outbid.v1.event_pb2.SavedShard] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "places", b"places", "reason", b"reason", "revoking", b"revoking", "shards", b"shards", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "from_step", b"from_step", "granted", b"granted", "hour_price", b"hour_price", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "places", b"places", "reason", b"reason", "revoking", b"revoking", "shards", b"shards", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord

@@ -1234,6 +1234,7 @@ class Limits(google.protobuf.message.Message):
     WALL_TIME_FIELD_NUMBER: builtins.int
     TARGET_FIELD_NUMBER: builtins.int
     DEVICE_HOURS_FIELD_NUMBER: builtins.int
+    COST_FIELD_NUMBER: builtins.int
     trials: builtins.int
     """Trials created."""
     concurrency: builtins.int
@@ -1246,6 +1247,8 @@ class Limits(google.protobuf.message.Message):
     """The sweep ends when the metric reaches this value."""
     device_hours: builtins.float
     """Device-hours that the sweep's trials may use, such as 12.5: the time of each lease times its devices. 0 for no limit."""
+    cost: builtins.float
+    """What the sweep's leases may cost at the server's prices of devices, in their currency, such as 250. 0 for no limit."""
     def __init__(
         self,
         *,
@@ -1255,9 +1258,10 @@ class Limits(google.protobuf.message.Message):
         wall_time: builtins.str = ...,
         target: builtins.float | None = ...,
         device_hours: builtins.float = ...,
+        cost: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_target", b"_target", "target", b"target"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_target", b"_target", "concurrency", b"concurrency", "device_hours", b"device_hours", "steps", b"steps", "target", b"target", "trials", b"trials", "wall_time", b"wall_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_target", b"_target", "concurrency", b"concurrency", "cost", b"cost", "device_hours", b"device_hours", "steps", b"steps", "target", b"target", "trials", b"trials", "wall_time", b"wall_time"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_target", b"_target"]) -> typing.Literal["target"] | None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits

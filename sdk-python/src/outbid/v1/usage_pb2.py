@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15outbid/v1/usage.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x01\n\x0fGetUsageRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x36\n\x06prices\x18\x04 \x03(\x0b\x32&.outbid.v1.GetUsageRequest.PricesEntry\x1a-\n\x0bPricesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xcd\x01\n\x10GetUsageResponse\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12!\n\x04rows\x18\x04 \x03(\x0b\x32\x13.outbid.v1.UsageRow\x12\"\n\x05total\x18\x05 \x01(\x0b\x32\x13.outbid.v1.UsageRow\x12\x10\n\x08\x63urrency\x18\x06 \x01(\t\"N\n\x08UsageRow\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\x16\n\x0e\x64\x65vice_seconds\x18\x02 \x01(\x01\x12\x11\n\x04\x63ost\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x07\n\x05_costB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15outbid/v1/usage.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x01\n\x0fGetUsageRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x36\n\x06prices\x18\x04 \x03(\x0b\x32&.outbid.v1.GetUsageRequest.PricesEntry\x1a-\n\x0bPricesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xcd\x01\n\x10GetUsageResponse\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12!\n\x04rows\x18\x04 \x03(\x0b\x32\x13.outbid.v1.UsageRow\x12\"\n\x05total\x18\x05 \x01(\x0b\x32\x13.outbid.v1.UsageRow\x12\x10\n\x08\x63urrency\x18\x06 \x01(\t\"\x91\x01\n\x0c\x44\x65vicePrices\x12\x10\n\x08\x63urrency\x18\x01 \x01(\t\x12<\n\x0b\x64\x65vice_hour\x18\x02 \x03(\x0b\x32\'.outbid.v1.DevicePrices.DeviceHourEntry\x1a\x31\n\x0f\x44\x65viceHourEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"N\n\x08UsageRow\x12\x0e\n\x06values\x18\x01 \x03(\t\x12\x16\n\x0e\x64\x65vice_seconds\x18\x02 \x01(\x01\x12\x11\n\x04\x63ost\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x07\n\x05_costB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,12 +35,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1'
   _globals['_GETUSAGEREQUEST_PRICESENTRY']._loaded_options = None
   _globals['_GETUSAGEREQUEST_PRICESENTRY']._serialized_options = b'8\001'
+  _globals['_DEVICEPRICES_DEVICEHOURENTRY']._loaded_options = None
+  _globals['_DEVICEPRICES_DEVICEHOURENTRY']._serialized_options = b'8\001'
   _globals['_GETUSAGEREQUEST']._serialized_start=70
   _globals['_GETUSAGEREQUEST']._serialized_end=288
   _globals['_GETUSAGEREQUEST_PRICESENTRY']._serialized_start=243
   _globals['_GETUSAGEREQUEST_PRICESENTRY']._serialized_end=288
   _globals['_GETUSAGERESPONSE']._serialized_start=291
   _globals['_GETUSAGERESPONSE']._serialized_end=496
-  _globals['_USAGEROW']._serialized_start=498
-  _globals['_USAGEROW']._serialized_end=576
+  _globals['_DEVICEPRICES']._serialized_start=499
+  _globals['_DEVICEPRICES']._serialized_end=644
+  _globals['_DEVICEPRICES_DEVICEHOURENTRY']._serialized_start=595
+  _globals['_DEVICEPRICES_DEVICEHOURENTRY']._serialized_end=644
+  _globals['_USAGEROW']._serialized_start=646
+  _globals['_USAGEROW']._serialized_end=724
 # @@protoc_insertion_point(module_scope)

@@ -120,6 +120,46 @@ class GetUsageResponse(google.protobuf.message.Message):
 Global___GetUsageResponse: typing_extensions.TypeAlias = GetUsageResponse
 
 @typing.final
+class DevicePrices(google.protobuf.message.Message):
+    """DevicePrices are the prices of devices."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class DeviceHourEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    CURRENCY_FIELD_NUMBER: builtins.int
+    DEVICE_HOUR_FIELD_NUMBER: builtins.int
+    currency: builtins.str
+    """Shown with costs; may be empty."""
+    @property
+    def device_hour(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """The price of a device for an hour by device type, "*" for other types."""
+
+    def __init__(
+        self,
+        *,
+        currency: builtins.str = ...,
+        device_hour: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["currency", b"currency", "device_hour", b"device_hour"]) -> None: ...
+
+Global___DevicePrices: typing_extensions.TypeAlias = DevicePrices
+
+@typing.final
 class UsageRow(google.protobuf.message.Message):
     """UsageRow is the use of devices by the sweeps with equal values."""
 

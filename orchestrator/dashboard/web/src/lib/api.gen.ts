@@ -613,6 +613,7 @@ export interface Limits {
   wall_time: string;
   target?: Float;
   device_hours: Float;
+  cost: Float;
 }
 
 export interface ListAuditRequest {
@@ -862,6 +863,9 @@ export interface PreviewSweepResponse {
   device_hours: Float;
   examples: Record<string, unknown>[];
   warnings: string[];
+  least_cost?: Float;
+  most_cost?: Float;
+  currency: string;
 }
 
 export interface PriceRange {
@@ -1143,6 +1147,8 @@ export interface Sweep {
   fairness?: Fairness | null;
   soups: Soup[];
   admission?: Admission | null;
+  cost?: Float;
+  currency: string;
 }
 
 export interface SweepNote {
