@@ -70,6 +70,9 @@ type workerLoop struct {
 	// uplinkCount counts the uplinks of this boot.
 	uplinkCount uint64
 	introduce   bool
+	// beat is the time between two heartbeats if nothing has changed, and sent when the last uplink was sent.
+	beat time.Duration
+	sent time.Time
 	// complained holds the causes, other than a lost connection, for which a failed uplink was logged already.
 	complained map[string]bool
 	leaseEnd   time.Time
@@ -253,7 +256,9 @@ func (l *workerLoop) loop(ctx context.Context) error {
 				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, l.cfg.Node)
 			}
 			l.pauseUnordered()
-			l.send(true)
+			if l.isBeatDue() {
+				l.send(true)
+			}
 		case why := <-l.noticed:
 			l.recordEnding(why)
 			l.send(true)
@@ -286,6 +291,12 @@ func (l *workerLoop) loop(ctx context.Context) error {
 		}
 		l.arm(timer)
 	}
+}
+
+// isBeatDue reports whether the worker sends a heartbeat now, which it considers every beatEvery. A large cluster asks
+// for fewer heartbeats of nodes on which nothing changes.
+func (l *workerLoop) isBeatDue() bool {
+	return l.beat <= beatEvery || l.introduce || l.changed.Load() || time.Since(l.sent) > l.beat-beatEvery/2
 }
 
 // arm sets the timer to the next deadline other than the heartbeat: a resend, or the end of the lease.

@@ -87,6 +87,44 @@ func TestIntroduction(t *testing.T) {
 	})
 }
 
+// A worker sends fewer heartbeats if its orders say so, but one within a second after a change.
+func TestFewerHeartbeats(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		o := r.bus.orch
+		o.await(t, "info", func() bool { return o.info != nil })
+		var before int
+		o.with(func() { o.beat, before = 3*time.Second, o.uplinks })
+		pass(30*time.Second + time.Millisecond)
+		synctest.Wait()
+		o.with(func() {
+			if n := o.uplinks - before; n < 9 || n > 11 {
+				t.Errorf("%d heartbeats in 30 s, want one in 3 s", n)
+			}
+		})
+		pass(time.Second)
+		o.assign(assignment(1, 2, 0))
+		<-r.starts
+		pass(beatEvery + time.Millisecond)
+		synctest.Wait()
+		o.with(func() {
+			if len(o.forks) != 1 {
+				t.Errorf("a second after its assignment the worker says %v", o.forks)
+			}
+		})
+		o.with(func() { o.beat = 0 })
+		synctest.Wait()
+		o.with(func() { before = o.uplinks })
+		pass(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		o.with(func() {
+			if n := o.uplinks - before; n != 10 {
+				t.Errorf("%d heartbeats in 10 s, want 10", n)
+			}
+		})
+	})
+}
+
 func TestTrialInPlace(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {

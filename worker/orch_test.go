@@ -24,7 +24,7 @@ type orch struct {
 	seen        uint64
 	generation  uint64
 	term        uint64
-	lease       time.Duration
+	lease, beat time.Duration
 	mute        bool // sends nothing
 	deaf        bool // ignores everything
 	tenants     bool
@@ -98,7 +98,7 @@ func (o *orch) order() {
 	o.generation++
 	orders := &outbidv1.Orders{
 		Node: "n1", Boot: o.boot, Generation: o.generation, Term: o.term, AckedSeq: o.seen, Lease: durationpb.New(o.lease),
-		Tenants: o.tenants, Consolidations: o.averages, Refused: o.refused,
+		Tenants: o.tenants, Consolidations: o.averages, Refused: o.refused, Beat: durationpb.New(o.beat),
 	}
 	for _, a := range o.assignments {
 		short := &outbidv1.Assignment{

@@ -101,7 +101,7 @@ func (l *workerLoop) applyOrders(o *outbidv1.Orders, came time.Time) {
 		l.handleHello()
 		return
 	}
-	l.introduce = false
+	l.introduce, l.beat = false, o.GetBeat().AsDuration()
 	lease := defaultLease
 	if o.GetLease() != nil {
 		lease = o.GetLease().AsDuration()

@@ -99,6 +99,7 @@ func (l *workerLoop) publish(up *outbidv1.Uplink) error {
 	up.Said = l.uplinkCount
 	err := l.cfg.Bus.Publish(up)
 	if err == nil {
+		l.sent = time.Now()
 		return nil
 	}
 	cause := root(err).Error()

@@ -51,6 +51,9 @@ func TestConfigKeepsWhatItAcknowledges(t *testing.T) {
 	if opts.MaxPayload != bus.MaxPayload {
 		t.Errorf("max_payload is %d, the embedded server's is %d", opts.MaxPayload, bus.MaxPayload)
 	}
+	if opts.AuthTimeout != 10 {
+		t.Errorf("a client has %g s to authenticate, want 10: thousands of workers may connect at once", opts.AuthTimeout)
+	}
 }
 
 func TestConfigLetsNobodyInUnasked(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"strings"
 	"sync"
@@ -29,8 +30,10 @@ var ErrRefused = errors.New("the message cannot be sent")
 
 const (
 	connectTimeout = 5 * time.Second
-	reconnectWait  = 250 * time.Millisecond
-	pingInterval   = 3 * time.Second
+	// reconnectWait is the pause before an attempt to reconnect, and reconnectMost the longest one after failed attempts.
+	reconnectWait = 250 * time.Millisecond
+	reconnectMost = 2 * time.Second
+	pingInterval  = 3 * time.Second
 	// reconnectBuffer limits the bytes that are buffered while disconnected.
 	reconnectBuffer = 16 << 20
 )
@@ -89,8 +92,7 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 		nats.Name(cfg.Name),
 		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(reconnectWait),
-		nats.ReconnectJitter(reconnectWait, reconnectWait),
+		nats.CustomReconnectDelay(func(attempts int) time.Duration { return reconnectDelay(attempts, rand.Float64()) }),
 		nats.ReconnectBufSize(reconnectBuffer),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
@@ -114,6 +116,14 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 		opts = append(opts, nats.Secure(cfg.TLS))
 	}
 	return opts, nil
+}
+
+// reconnectDelay returns the pause before an attempt to reconnect, between one and two times a time that doubles with each
+// failed attempt. If thousands of workers lose NATS at once, it cannot admit all of them before their attempts time out;
+// with a constant pause they would keep it busy with attempts that fail. dice is between 0 and 1.
+func reconnectDelay(attempts int, dice float64) time.Duration {
+	least := min(reconnectWait<<min(max(attempts-1, 0), 10), reconnectMost)
+	return least + time.Duration(dice*float64(least))
 }
 
 // complaints prevents repeated logging of a cause, because a refused publication fails with every message.

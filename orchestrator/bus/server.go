@@ -22,6 +22,10 @@ import (
 // MaxPayload is the maximum message size of the embedded server, in bytes. A separate NATS should have the same limit.
 const MaxPayload = 8 << 20
 
+// authTimeout limits how long a client may take to authenticate. NATS's default of 2 s is too short if thousands of
+// workers connect at once, because it verifies two signatures of each.
+const authTimeout = 10 * time.Second
+
 // readyTimeout limits how long the server may take to open its store and listen.
 const readyTimeout = 60 * time.Second
 
@@ -126,6 +130,7 @@ func options(cfg ServerConfig) *server.Options {
 		TLS:                    cfg.TLS != nil,
 		TLSConfig:              cfg.TLS,
 		TLSTimeout:             5,
+		AuthTimeout:            authTimeout.Seconds(),
 		JetStream:              true,
 		StoreDir:               filepath.Join(cfg.Dir, "store"),
 		SyncAlways:             true,

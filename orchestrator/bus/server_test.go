@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -291,5 +292,17 @@ func TestReconnects(t *testing.T) {
 	}
 	if err := Drain(testContext(t), nc); err != nil || !nc.IsClosed() {
 		t.Errorf("drain: %v", err)
+	}
+}
+
+// Attempts to reconnect become rarer, and those of many clients spread out.
+func TestReconnectsBackOff(t *testing.T) {
+	t.Parallel()
+	for attempts, want := range map[int]time.Duration{
+		0: reconnectWait, 1: reconnectWait, 2: 2 * reconnectWait, 3: 4 * reconnectWait, 4: reconnectMost, 100: reconnectMost, math.MaxInt: reconnectMost,
+	} {
+		if least, most := reconnectDelay(attempts, 0), reconnectDelay(attempts, 1); least != want || most != 2*want {
+			t.Errorf("attempt %d waits %s to %s, want %s to %s", attempts, least, most, want, 2*want)
+		}
 	}
 }

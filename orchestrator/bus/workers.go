@@ -44,27 +44,33 @@ type workerRecord struct {
 // Workers is the list of the cluster's workers with their public keys. Every server, and every other holder of the
 // cluster's keys, sees the same list. The caller must close it.
 type Workers struct {
-	kv   jetstream.KeyValue
-	js   jetstream.JetStream
-	log  *slog.Logger
-	gone func(public string)
+	kv     jetstream.KeyValue
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	log    *slog.Logger
+	gone   func(public string)
 	// verifier returns the verifier for a worker's uplinks.
 	verifier func(public string) (*identity.Verifier, error)
 
 	// read returns the newest message of an entry. Any replica of the bucket answers, also one that lags behind.
 	read func(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error)
 
+	// looking serialises reads so that the newest value wins. It also protects loaded, the content of the bucket that was
+	// last read as a whole.
 	looking sync.Mutex
+	loaded  bucketMark
 
 	mu    sync.RWMutex
 	known map[string]*identity.Verifier
 	// least has the sequence of a node's newest change that is heard of: older messages are not believed.
 	least map[string]uint64
+	// applied has the sequence of the message that a node's entry in known comes from, also if that removed the entry.
+	applied map[string]uint64
 
 	next chan struct{}
 
 	sub  *Subscription
-	wake chan string // a node to look up, "" for all
+	wake chan string // a node to look up
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -86,21 +92,10 @@ var errBehind = errors.New("a replica lags behind")
 
 // OpenWorkers opens the bucket, which it creates if missing, and returns once the list is loaded.
 func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Workers, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("open the list of workers: %w", err)
-	}
-	kv, err := js.KeyValue(ctx, WorkersBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: WorkersBucket, Description: "which workers belong to the cluster",
-			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
-			RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
-		})
-	}
+	js, kv, err := openBucket(ctx, nc, cfg.Replicas)
 	var stream jetstream.Stream
 	if err == nil {
-		stream, err = js.Stream(ctx, "KV_"+WorkersBucket)
+		stream, err = js.Stream(ctx, bucketStream)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the list of workers: %w", err)
@@ -108,9 +103,9 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 	// It ends with Close, not with ctx.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Workers{
-		kv: kv, js: js, log: orDiscard(cfg.Logger), gone: cfg.Gone, verifier: cfg.Verifier, known: make(map[string]*identity.Verifier),
-		least: make(map[string]uint64),
-		next:  make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
+		kv: kv, js: js, stream: stream, log: orDiscard(cfg.Logger), gone: cfg.Gone, verifier: cfg.Verifier, known: make(map[string]*identity.Verifier),
+		least: make(map[string]uint64), applied: make(map[string]uint64),
+		next: make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
 	}
 	w.read = func(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
 		return stream.GetLastMsgForSubject(ctx, subject)
@@ -144,7 +139,7 @@ const (
 	// announcements.
 	loadEvery = 15 * time.Second
 	// wakes limits the pending changes; beyond it the whole list is reloaded.
-	wakes = 64
+	wakes = 1024
 	// loadAgain is when a failed reload is retried.
 	loadAgain = time.Second
 )
@@ -175,11 +170,7 @@ func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 		case <-ctx.Done():
 			return
 		case node := <-w.wake:
-			if len(w.wake) == 0 {
-				err = w.reload(ctx, node)
-			} else {
-				err = w.load(ctx)
-			}
+			err = w.reloadChanged(ctx, node)
 		case _, ok := <-back:
 			if !ok {
 				back = nil
@@ -197,81 +188,6 @@ func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 	}
 }
 
-// load reads the whole list.
-func (w *Workers) load(ctx context.Context) error {
-	keys, err := w.list(ctx, nodePrefix+"*")
-	if err != nil {
-		return err
-	}
-	var behind error
-	left := make(map[string]bool)
-	w.mu.RLock()
-	for node := range w.known {
-		left[node] = true
-	}
-	w.mu.RUnlock()
-	for _, key := range keys {
-		left[strings.TrimPrefix(key, nodePrefix)] = true
-	}
-	for node := range left {
-		switch err := w.reload(ctx, node); {
-		case errors.Is(err, errBehind):
-			behind = err
-		case err != nil:
-			return err
-		}
-	}
-	return behind
-}
-
-// list returns the keys in the bucket that match a pattern, including those of deleted entries.
-func (w *Workers) list(ctx context.Context, pattern string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	stream, err := w.js.Stream(ctx, "KV_"+WorkersBucket)
-	if err != nil {
-		return nil, err
-	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucketSubject+pattern))
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]string, 0, len(info.State.Subjects))
-	for subject := range info.State.Subjects {
-		keys = append(keys, strings.TrimPrefix(subject, bucketSubject))
-	}
-	return keys, nil
-}
-
-// reload reads the entry of a node. Calls are serialised so that the newest value wins.
-func (w *Workers) reload(ctx context.Context, node string) error {
-	w.looking.Lock()
-	defer w.looking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	msg, err := w.read(ctx, bucketSubject+nodePrefix+node)
-	if errors.Is(err, jetstream.ErrMsgNotFound) { // a removed entry leaves a message
-		msg, err = &jetstream.RawStreamMsg{}, nil
-	}
-	if err != nil {
-		return err
-	}
-	var by *identity.Verifier
-	if msg.Sequence > 0 && msg.Header.Get(operationHeader) == "" {
-		var record workerRecord
-		if err = json.Unmarshal(msg.Data, &record); err == nil {
-			by, err = w.verifier(record.Public)
-		}
-		if err != nil {
-			w.log.Warn("the list of workers has a damaged entry; the node must join again", "node", node, "error", err)
-		}
-	}
-	if !w.set(node, by, msg.Sequence) {
-		return fmt.Errorf("worker %s: %w", node, errBehind)
-	}
-	return nil
-}
-
 // set stores the verifier of a node, or removes it if by is nil, unless a newer change than that of the sequence is known.
 func (w *Workers) set(node string, by *identity.Verifier, seq uint64) bool {
 	w.mu.Lock()
@@ -280,7 +196,7 @@ func (w *Workers) set(node string, by *identity.Verifier, seq uint64) bool {
 		return false
 	}
 	if seq > 0 {
-		w.least[node] = seq
+		w.least[node], w.applied[node] = seq, seq
 	}
 	before := w.known[node]
 	if by == nil {

@@ -197,3 +197,24 @@ func TestAHundredThousandTrials(t *testing.T) {
 		t.Fatalf("counts are %s, were %s", got, want)
 	}
 }
+
+// BenchmarkRestore measures how long a snapshot of 100,000 trials takes to restore.
+func BenchmarkRestore(b *testing.B) {
+	const trials = 100_000
+	n := newBench(b, 64, sim.Sweep("s", "min", trials, sim.Tuner("random", nil)))
+	n.turnOver(trials)
+	data, err := n.core.Snapshot()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := n.ledger.SaveSnapshot(b.Context(), n.core.State().Seq, data); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(len(data))/trials, "bytes/trial")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := control.Restore(b.Context(), settings(), baseline.FIFO{}, n.ledger.Another(), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -53,14 +53,7 @@ func registerLocalWorker(ctx context.Context, nats NATSConfig, node string, log 
 		return nil, unreachable(err)
 	}
 	defer nc.Close()
-	known, err := bus.OpenWorkers(ctx, nc, bus.WorkersConfig{Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	if known.Key(node) != c.Public() {
-		err = known.Add(ctx, node, c.Public(), time.Now())
-	}
-	return c, errors.Join(err, known.Close())
+	return c, bus.AddWorker(ctx, nc, node, c.Public(), time.Now())
 }
 
 // loadOrIssueWorker reads the stored credentials of a worker, or creates new ones.

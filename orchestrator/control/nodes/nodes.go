@@ -69,6 +69,8 @@ type Nodes struct {
 	nodes map[string]*nodeContact
 	// ordersDue names the nodes that get orders at the end of the step.
 	ordersDue map[string]bool
+	// up is how many nodes were up at the last check.
+	up int
 	// unordered holds the leases for which no orders can be made. Their trials fail in the next step.
 	unordered []unordered
 }
@@ -181,9 +183,29 @@ func (ns *Nodes) checkNode(n *state.Node) {
 
 // CheckAll marks silent nodes as lost.
 func (ns *Nodes) CheckAll() {
+	up := 0
 	for _, name := range ns.st.NodeNames {
-		ns.checkNode(ns.st.Nodes[name])
+		n := ns.st.Nodes[name]
+		ns.checkNode(n)
+		if n.Up() {
+			up++
+		}
 	}
+	ns.up = up
+}
+
+const (
+	// beatEvery is the time between two heartbeats of a node that knows no other.
+	beatEvery = time.Second
+	// beatsPerSecond is how many heartbeats a second all nodes together send at most, unless that would take one of them
+	// longer than a part of its lease (beatsPerLease). The server verifies each one and signs an answer.
+	beatsPerSecond = 2500
+	beatsPerLease  = 5
+)
+
+// beat returns the time between two heartbeats of a node.
+func (ns *Nodes) beat() time.Duration {
+	return max(beatEvery, min(time.Duration(ns.up)*time.Second/beatsPerSecond, ns.set.Lease/beatsPerLease))
 }
 
 // Seen records when nodes were last seen, including messages that have not been applied yet.

@@ -42,6 +42,9 @@ func (ns *Nodes) orders(name string, l *nodeContact) *outbidv1.Orders {
 		Lease: durationpb.New(max(0, ns.set.Lease-ns.core.Now().Sub(l.seen))), Hello: l.hello, Tenants: ns.set.Tenants,
 		Refused: l.refused,
 	}
+	if beat := ns.beat(); beat > beatEvery {
+		o.Beat = durationpb.New(beat)
+	}
 	n := ns.st.Nodes[name]
 	if n == nil || l.boot == "" {
 		if l.boot == "" {

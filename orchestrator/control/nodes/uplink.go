@@ -3,7 +3,6 @@ package nodes
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control/trials"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -58,14 +57,14 @@ func (ns *Nodes) Apply(up *outbidv1.Uplink) {
 	}
 }
 
-// rivalAfter is how long a worker must be silent before another one may take its name. A worker that was killed and
-// restarted waits that long, and two workers with the same name do not evict each other.
-const rivalAfter = 3 * time.Second
+// rivalBeats is for how many heartbeats a worker must be silent before another one may take its name. A worker that was
+// killed and restarted waits that long, and two workers with the same name do not evict each other.
+const rivalBeats = 3
 
 // rival reports whether an uplink comes from a worker other than the live owner of the node's name. It gets no
 // answer; it learns the reason from the owner's orders.
 func (ns *Nodes) rival(n *state.Node, l *nodeContact, up *outbidv1.Uplink) bool {
-	return n != nil && n.Up() && n.Info.GetBoot() != up.GetBoot() && !l.own.IsZero() && ns.core.Now().Sub(l.own) < rivalAfter
+	return n != nil && n.Up() && n.Info.GetBoot() != up.GetBoot() && !l.own.IsZero() && ns.core.Now().Sub(l.own) < rivalBeats*ns.beat()
 }
 
 // messages applies the messages that are not in the ledger yet, in order. If one is missing, the node sends all of

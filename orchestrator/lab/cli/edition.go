@@ -14,6 +14,8 @@ import (
 func Edition(simulate experiment.Engine) cli.Edition {
 	return cli.Edition{
 		Name: "outbid-lab", Policies: lab.Policies(), Simulate: simulate, Sim: simExtension,
-		Commands: func() []*cobra.Command { return []*cobra.Command{studyCommand(simulate), suggestCommand()} },
+		Commands: func() []*cobra.Command {
+			return []*cobra.Command{studyCommand(simulate), suggestCommand(), loadCommand()}
+		},
 	}
 }

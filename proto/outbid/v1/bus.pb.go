@@ -870,7 +870,9 @@ type Orders struct {
 	// The averages that the node should make; others are cancelled.
 	Consolidations []*Consolidation `protobuf:"bytes,12,rep,name=consolidations,proto3" json:"consolidations,omitempty"`
 	// Why the server refuses this worker, such as its version; empty if it does not. The worker ends.
-	Refused       string `protobuf:"bytes,13,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused string `protobuf:"bytes,13,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The time between two heartbeats if nothing has changed; absent for one second.
+	Beat          *durationpb.Duration `protobuf:"bytes,14,opt,name=beat,proto3" json:"beat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -994,6 +996,13 @@ func (x *Orders) GetRefused() string {
 		return x.Refused
 	}
 	return ""
+}
+
+func (x *Orders) GetBeat() *durationpb.Duration {
+	if x != nil {
+		return x.Beat
+	}
+	return nil
 }
 
 // Consolidation is an average of a trial's forks that a node should make.
@@ -2164,7 +2173,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x16\n" +
 	"\x06pruned\x18\x05 \x01(\bR\x06pruned\x12\x1b\n" +
-	"\tpeer_lost\x18\x06 \x01(\bR\bpeerLost\"\xaf\x03\n" +
+	"\tpeer_lost\x18\x06 \x01(\bR\bpeerLost\"\xde\x03\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +
@@ -2181,7 +2190,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	" \x01(\tR\vcredentials\x12\x18\n" +
 	"\atenants\x18\v \x01(\bR\atenants\x12@\n" +
 	"\x0econsolidations\x18\f \x03(\v2\x18.outbid.v1.ConsolidationR\x0econsolidations\x12\x18\n" +
-	"\arefused\x18\r \x01(\tR\arefused\"\xf7\x01\n" +
+	"\arefused\x18\r \x01(\tR\arefused\x12-\n" +
+	"\x04beat\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x04beat\"\xf7\x01\n" +
 	"\rConsolidation\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x128\n" +
@@ -2374,33 +2384,34 @@ var file_outbid_v1_bus_proto_depIdxs = []int32{
 	33, // 17: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
 	14, // 18: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
 	11, // 19: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
-	27, // 20: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
-	13, // 21: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
-	12, // 22: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
-	29, // 23: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
-	29, // 24: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
-	27, // 25: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
-	1,  // 26: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
-	15, // 27: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	29, // 28: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	19, // 29: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	33, // 30: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	33, // 31: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	18, // 32: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
-	17, // 33: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
-	23, // 34: outbid.v1.SecretEnvironment.env:type_name -> outbid.v1.SecretEnvironment.EnvEntry
-	20, // 35: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	21, // 36: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	20, // 37: outbid.v1.WorkloadBody.gang_function:type_name -> outbid.v1.FunctionBody
-	24, // 38: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	25, // 39: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	33, // 40: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	27, // 41: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	33, // 20: outbid.v1.Orders.beat:type_name -> google.protobuf.Duration
+	27, // 21: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
+	13, // 22: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
+	12, // 23: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
+	29, // 24: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
+	29, // 25: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
+	27, // 26: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	1,  // 27: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
+	15, // 28: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
+	29, // 29: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	19, // 30: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	33, // 31: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	33, // 32: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	18, // 33: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	17, // 34: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
+	23, // 35: outbid.v1.SecretEnvironment.env:type_name -> outbid.v1.SecretEnvironment.EnvEntry
+	20, // 36: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	21, // 37: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	20, // 38: outbid.v1.WorkloadBody.gang_function:type_name -> outbid.v1.FunctionBody
+	24, // 39: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	25, // 40: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	33, // 41: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	27, // 42: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }

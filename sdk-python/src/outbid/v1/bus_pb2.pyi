@@ -377,6 +377,7 @@ class Orders(google.protobuf.message.Message):
     TENANTS_FIELD_NUMBER: builtins.int
     CONSOLIDATIONS_FIELD_NUMBER: builtins.int
     REFUSED_FIELD_NUMBER: builtins.int
+    BEAT_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
     generation: builtins.int
@@ -409,6 +410,10 @@ class Orders(google.protobuf.message.Message):
     def consolidations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Consolidation]:
         """The averages that the node should make; others are cancelled."""
 
+    @property
+    def beat(self) -> google.protobuf.duration_pb2.Duration:
+        """The time between two heartbeats if nothing has changed; absent for one second."""
+
     def __init__(
         self,
         *,
@@ -425,9 +430,10 @@ class Orders(google.protobuf.message.Message):
         tenants: builtins.bool = ...,
         consolidations: collections.abc.Iterable[Global___Consolidation] | None = ...,
         refused: builtins.str = ...,
+        beat: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["lease", b"lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "consolidations", b"consolidations", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "refused", b"refused", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["beat", b"beat", "lease", b"lease"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "beat", b"beat", "boot", b"boot", "consolidations", b"consolidations", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "refused", b"refused", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
 
 Global___Orders: typing_extensions.TypeAlias = Orders
 
