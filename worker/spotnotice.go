@@ -68,7 +68,7 @@ func (w *spotWatch) run(ctx context.Context) {
 	}
 }
 
-// watchSpot looks for a notice before the worker offers its devices, and from then on.
+// watchSpot looks for a notice, first before the worker offers its devices.
 func (l *workerLoop) watchSpot(ctx context.Context) {
 	if l.cfg.Spot == nil {
 		return

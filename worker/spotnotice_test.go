@@ -84,7 +84,7 @@ func TestASpotNoticeIsSaid(t *testing.T) {
 	})
 }
 
-// Trials are paused even if no orders come, and one that was told to stop already is not.
+// Trials are paused even if no orders come, but not if they were told to stop already.
 func TestASpotNoticeWithoutOrders(t *testing.T) {
 	t.Parallel()
 	spotRig(t, "", func(t *testing.T, r *rig, s *fakeSpot, _ *record) {

@@ -67,7 +67,7 @@ type Control interface {
 	Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error)
 	// Prices returns the policy's prices, or nil if it does not have any.
 	Prices() *outbidv1.Prices
-	// DevicePrices returns the prices of devices, or nil if there are none.
+	// DevicePrices returns the prices of devices, or nil without a file of prices.
 	DevicePrices() *outbidv1.DevicePrices
 	// StopTrial saves and ends one trial.
 	StopTrial(ctx context.Context, sweep string, trial int32, reason, actor string) error

@@ -22,7 +22,7 @@ func (c *fakeControl) DevicePrices() *outbidv1.DevicePrices {
 	return c.prices
 }
 
-// A preview says what the sweep costs on the devices that it may use: 24 steps of 150 s are an hour.
+// A preview has the cost of the sweep on the devices that it may use: 24 steps of 150 s are an hour.
 func TestPreviewsSayTheCost(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })

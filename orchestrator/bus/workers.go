@@ -62,7 +62,7 @@ type Workers struct {
 
 	mu    sync.RWMutex
 	known map[string]*identity.Verifier
-	// least has the sequence of a node's newest change that is heard of: older messages are not believed.
+	// least has the sequence of a node's newest known change: older messages are not believed.
 	least map[string]uint64
 	// applied has the sequence of the message that a node's entry in known comes from, also if that removed the entry.
 	applied map[string]uint64

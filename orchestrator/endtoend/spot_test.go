@@ -18,7 +18,7 @@ import (
 const spotGrace = 5 * time.Second
 
 // TestASpotNoticeLosesNoStep gives the node of two trials a notice, and kills its worker and everything on it after
-// spotGrace. The trials save only when they are asked to, so each step that they lose is one that the notice did not save.
+// spotGrace. The trials save only when they are asked to, so a step is lost only if the notice did not save it.
 func TestASpotNoticeLosesNoStep(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "notice")

@@ -17,7 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
-// clouds are the addresses at which clouds announce that they take a spot machine away.
+// clouds has the address at which each cloud announces the end of a spot machine.
 func clouds() map[string]string {
 	return map[string]string{
 		"ec2":   "http://169.254.169.254/latest/meta-data/spot/instance-action",
@@ -28,7 +28,7 @@ func clouds() map[string]string {
 
 // A Source says whether the machine is about to be taken away. It is not safe for concurrent use.
 type Source interface {
-	// Look returns the notice in one line, or "" if there is none. After an error it is not known.
+	// Look returns the notice in one line, or "" without a notice. After an error it is not known.
 	Look(ctx context.Context) (notice string, err error)
 }
 

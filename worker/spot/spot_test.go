@@ -86,7 +86,7 @@ func TestFiles(t *testing.T) {
 	says(t, open(t, "file:"+filepath.Join(path, "below")), "not a directory")
 }
 
-// serve runs a metadata service that answers with what the function writes.
+// serve runs a metadata service with the function's answers.
 func serve(t *testing.T, path string, answer http.HandlerFunc) spot.Source {
 	t.Helper()
 	s := httptest.NewServer(answer)

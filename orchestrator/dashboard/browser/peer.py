@@ -1,7 +1,7 @@
 """Compares the page of a sweep with optuna-dashboard's page of a study.
 
 `peer.py --python PYTHON [--trials N,N] [--rounds N]`, where PYTHON is that of an environment with optuna-dashboard.
-Both pages show the same number of trials with the same four parameters, in turn, each in a Chromium of its own, as in
+Both pages show the same number of trials with the same four parameters, in turn, each in a new Chromium as in
 `budget.py`. It prints a line of JSON for each size: the median and the least of the seconds until the first chart, and
 until everything, is on the screen. A page that is not drawn after --patience seconds counts as that long. `load` is
 the load of the machine when the measurement began and ended.

@@ -41,7 +41,7 @@ type agent struct {
 	introduce bool
 	// queue has the messages that are not acknowledged. first is the number of the first one, and sent how many of them
 	// are on their way, since sentAt.
-	// urgent is set if one that was not sent must not wait for the next visit.
+	// urgent is set if an unsent message must not wait for the next visit.
 	queue  []message
 	first  uint64
 	sent   int
@@ -247,7 +247,7 @@ func (a *agent) acknowledge(seq uint64, now time.Time) {
 	a.queue = slices.Delete(a.queue, 0, n)
 	a.sent = max(0, a.sent-n)
 	if n > 0 && a.sent > 0 {
-		a.sentAt = now // a resend waits for what is left
+		a.sentAt = now // a resend waits for the rest of the time
 	}
 }
 

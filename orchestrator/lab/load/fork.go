@@ -122,7 +122,7 @@ func (r *ring) remove(f *fork) {
 	r.forks, f.place = r.forks[:len(r.forks)-1], 0
 }
 
-// next returns the fork whose turn it is, or nil if there are none.
+// next returns the fork whose turn it is, or nil if the ring is empty.
 func (r *ring) next() *fork {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,7 +41,7 @@ type Config struct {
 	// Verify makes workers verify the signatures of orders. Otherwise the processor time is left to a server on this
 	// machine.
 	Verify bool
-	// Report is called every Every with what happened since the last call. It may be nil.
+	// Report is called every Every with a sample of the time since the last call. It may be nil.
 	Report func(Sample)
 	Every  time.Duration
 	// Version is the version of this build.
@@ -341,7 +341,7 @@ func (l *Load) pace(ctx context.Context) {
 	}
 }
 
-// observe tells what happens, at last when ctx ends.
+// observe reports samples until ctx ends, and then the last one.
 func (l *Load) observe(ctx context.Context) {
 	if l.cfg.Report == nil {
 		return

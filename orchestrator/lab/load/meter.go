@@ -32,7 +32,7 @@ type Sample struct {
 	Decided []time.Duration
 }
 
-// Quantile returns a quantile of the times in order of size, or 0 if there are none.
+// Quantile returns a quantile of the times in order of size, or 0 without times.
 func Quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -1,1 +1,1 @@
-"""Problems with several objectives, all of which are minimised."""
+"""Problems with several objectives to minimise."""

@@ -1,4 +1,4 @@
-"""What problems with several objectives share, and the volume that a front dominates."""
+"""Types of problems with several objectives, and the volume that a front dominates."""
 
 from __future__ import annotations
 

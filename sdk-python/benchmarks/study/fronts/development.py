@@ -1,4 +1,4 @@
-"""The problems with which the choice for several objectives was developed."""
+"""Problems for developing samplers of several objectives."""
 
 from __future__ import annotations
 
