@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -30,7 +32,10 @@ var ErrRefused = errors.New("the message cannot be sent")
 const (
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	pingInterval   = 3 * time.Second
+	// A server that does not answer pingsOut pings, one each pingInterval, is given up. That is earlier than other NATS
+	// servers elect a leader in its place, which takes four seconds or more.
+	pingInterval = time.Second
+	pingsOut     = 3
 	// reconnectBuffer limits the bytes that are buffered while disconnected.
 	reconnectBuffer = 16 << 20
 )
@@ -93,7 +98,7 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 		nats.ReconnectJitter(reconnectWait, reconnectWait),
 		nats.ReconnectBufSize(reconnectBuffer),
 		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(2),
+		nats.MaxPingsOutstanding(pingsOut),
 		nats.IgnoreAuthErrorAbort(),
 	}
 	opts = append(opts, handlers(orDiscard(cfg.Logger))...)
@@ -189,13 +194,27 @@ func Drain(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
+// MayConnectLater reports whether a failure to connect is one that waiting may mend: NATS is not there yet, or does not
+// answer. Credentials, certificates and addresses must be right.
+func MayConnectLater(err error) bool {
+	if isAboutTLS(err) {
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
+}
+
+func isAboutTLS(err error) bool {
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return record || strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:") ||
+		errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted)
+}
+
 func hint(err error) string {
-	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return "check the credentials: they must come from this server, and must not be revoked or expired ('outbid worker join')"
-	case errors.As(err, &record), strings.Contains(err.Error(), "x509"), strings.Contains(err.Error(), "tls:"),
-		errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
+	case isAboutTLS(err):
 		return "check TLS: both sides must use it, and the server's certificate must be trusted here"
 	case errors.Is(err, nats.ErrTimeout):
 		return "something listens but does not answer in time: check that it is a NATS server"

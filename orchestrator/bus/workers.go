@@ -90,14 +90,11 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 	if err != nil {
 		return nil, fmt.Errorf("open the list of workers: %w", err)
 	}
-	kv, err := js.KeyValue(ctx, WorkersBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: WorkersBucket, Description: "which workers belong to the cluster",
-			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
-			RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
-		})
-	}
+	kv, err := MakeBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: WorkersBucket, Description: "which workers belong to the cluster",
+		Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
+		RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
+	})
 	var stream jetstream.Stream
 	if err == nil {
 		stream, err = js.Stream(ctx, "KV_"+WorkersBucket)
