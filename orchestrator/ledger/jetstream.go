@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/ledger/archive"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -35,11 +36,15 @@ const (
 	firstPause     = 20 * time.Millisecond
 	longestPause   = time.Second
 	// firstAttempt limits the first attempt of an append, in addition to the time for its bytes at attemptRate per
-	// second. The timeout of further attempts doubles. longestAppendPause is the longest pause between two attempts;
-	// it is short because an election of NATS may end at any time.
+	// second. The timeout of further attempts doubles, up to laterAttempt and eight times the time for its bytes.
+	// longestAppendPause is the longest pause between two attempts. They are short because an election of NATS may end at
+	// any time, and an attempt that began before gets no answer.
 	firstAttempt       = 500 * time.Millisecond
+	laterAttempt       = time.Second
 	attemptRate        = 4 << 20
 	longestAppendPause = 200 * time.Millisecond
+	// tellAgain is the time between two log messages about an append that gets no answer.
+	tellAgain = 30 * time.Second
 	// minPayload is the smallest message limit of a server that Outbid supports.
 	minPayload = 64 << 10
 	// batchOverhead is the space in a message for headers and for the fields of a batch besides its events.
@@ -153,18 +158,9 @@ func exists(ctx context.Context, js jetstream.JetStream, name string) (bool, err
 	return false, nil
 }
 
-// createPatience is how long the creation of a stream may take. NATS syncs its files, which takes a busy disk more than the
-// five seconds that its client waits by default.
-const createPatience = 30 * time.Second
-
 // openStream opens or creates a stream, and refuses one that may lose messages.
 func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, createPatience)
-	defer cancel()
-	stream, err := js.Stream(ctx, cfg.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = js.CreateStream(ctx, cfg)
-	}
+	stream, err := bus.MakeStream(ctx, js, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
 	}
@@ -302,8 +298,9 @@ func (l *JetStream) cleanParts(ctx context.Context) {
 // number and is therefore stored at most once.
 func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) error {
 	told := time.Time{}
-	timeout := min(firstAttempt+time.Duration(len(data))*time.Second/attemptRate, attemptTimeout)
-	for pause := firstPause; ; pause, timeout = min(2*pause, longestAppendPause), min(2*timeout, attemptTimeout) {
+	transfer := time.Duration(len(data)) * time.Second / attemptRate
+	timeout, longest := min(firstAttempt+transfer, attemptTimeout), min(laterAttempt+8*transfer, attemptTimeout)
+	for pause := firstPause; ; pause, timeout = min(2*pause, longestAppendPause), min(2*timeout, longest) {
 		err := l.publish(ctx, b.GetSeq(), data, timeout)
 		if err == nil {
 			return nil
@@ -320,7 +317,7 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 				return readErr
 			}
 		}
-		if time.Since(told) > attemptTimeout {
+		if time.Since(told) > tellAgain {
 			told = time.Now()
 			l.log.Warn("an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "error", err)
 		}
@@ -331,8 +328,6 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 }
 
 func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	list := l.segments.known()
 	newest := list[len(list)-1]
 	if seq == newest.first {
@@ -340,6 +335,8 @@ func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte, timeou
 			return err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: newest.subject, Data: data},
 		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1), jetstream.WithRetryAttempts(0))
 	if err != nil {
