@@ -51,33 +51,33 @@ func (w *natsWait) over() {
 }
 
 // awaits reports whether a start that failed is to be tried again, because NATS does not answer.
-func (s *Server) awaits(ctx context.Context, err error, try int) bool {
-	if s.embedded != nil || s.nc == nil || ctx.Err() != nil || !bus.IsAway(err) {
+func (ld *leadership) awaits(ctx context.Context, err error, try int) bool {
+	if ld.embedded != nil || ld.nc == nil || ctx.Err() != nil || !bus.IsAway(err) {
 		return false
 	}
-	why := s.whyNoWrites(err)
+	why := ld.whyNoWrites(err)
 	if why == "" && try >= startTries {
 		return false
 	}
-	s.log.Warn("the start failed because NATS did not answer; starting again", "error", err, "why", why)
+	ld.log.Warn("the start failed because NATS did not answer; starting again", "error", err, "why", why)
 	return true
 }
 
 // watchNATS logs why the leader's lease cannot be renewed until ctx ends.
-func (s *Server) watchNATS(ctx context.Context) error {
-	if s.embedded != nil {
+func (ld *leadership) watchNATS(ctx context.Context) error {
+	if ld.embedded != nil {
 		<-ctx.Done()
 		return nil
 	}
-	waits := natsWait{log: s.log}
+	waits := natsWait{log: ld.log}
 	for pause(ctx, time.Second) == nil {
-		overdue, err := s.lead.Overdue()
+		overdue, err := ld.lead.Overdue()
 		if overdue < natsAway {
 			waits.over()
 			continue
 		}
 		if time.Since(waits.told) >= natsTold {
-			why := s.whyNoWrites(err)
+			why := ld.whyNoWrites(err)
 			if why == "" {
 				why = err.Error()
 			}
@@ -89,41 +89,44 @@ func (s *Server) watchNATS(ctx context.Context) error {
 
 // appendPatience is how long an append to the ledger is retried; 0 is the default. A NATS in this process does not come
 // back by itself.
-func (s *Server) appendPatience() time.Duration {
-	if s.embedded != nil {
+func (ld *leadership) appendPatience() time.Duration {
+	if ld.embedded != nil {
 		return 0
 	}
 	return control.Endless
 }
 
 // confirm returns once no other server can lead yet. None can use a NATS in this process.
-func (s *Server) confirm(ctx context.Context) error {
-	if s.embedded != nil {
+func (ld *leadership) confirm(ctx context.Context) error {
+	if ld.embedded != nil {
 		return nil
 	}
-	return s.lead.Confirm(ctx)
+	return ld.lead.Confirm(ctx)
 }
 
 // away returns why this server cannot answer: its lease has expired, and another may lead.
-func (s *Server) away() string {
-	if s.embedded != nil || s.lead.Acts() {
+func (ld *leadership) away() string {
+	if ld.embedded != nil || ld.lead.Acts() {
 		return ""
 	}
-	return fmt.Sprintf("this server waits for NATS at %s: use the leader if there is another, or retry in a moment; nothing is lost", s.natsURL)
+	return fmt.Sprintf("this server waits for NATS at %s: use the leader if there is another, or retry in a moment; nothing is lost", ld.natsURL)
 }
 
 // overlap is how long an earlier leader may have given orders after this one began.
-func (s *Server) overlap() time.Duration {
-	if s.embedded != nil {
+func (ld *leadership) overlap() time.Duration {
+	if ld.embedded != nil {
 		return 0
 	}
-	return s.cfg.Lease
+	return ld.cfg.Lease
 }
 
-// send sends orders to a worker. A leader whose lease has expired may not: another may lead, whose workers it would keep. Workers miss it like lost orders.
-func (s *Server) send(o *outbidv1.Orders) error {
-	if !s.lead.Acts() {
-		return nil
+// mayOrder passes orders to send. A leader whose lease has expired gives none: another may lead, whose workers it would keep.
+// Workers miss them like lost orders.
+func (ld *leadership) mayOrder(send func(*outbidv1.Orders) error) func(*outbidv1.Orders) error {
+	return func(o *outbidv1.Orders) error {
+		if !ld.lead.Acts() {
+			return nil
+		}
+		return send(o)
 	}
-	return s.members.send(o)
 }

@@ -82,7 +82,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
-		Send: s.send, AppendPatience: s.appendPatience(), Confirm: s.confirm,
+		Send: s.mayOrder(s.members.send), AppendPatience: s.appendPatience(), Confirm: s.confirm,
 		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Changed: sweepSpans{s.tracer}.follower(), Seen: reports.end.record,
 	})
 	if err != nil {
