@@ -28,15 +28,15 @@ type Link struct {
 // NATS returns a Bus over a NATS connection.
 func NATS(l Link) Bus {
 	b := &natsBus{Link: l, move: bus.Mover{NC: l.NC}}
-	b.heard.Store(time.Now().UnixNano())
+	b.heard.Store(new(time.Now()))
 	return b
 }
 
 type natsBus struct {
 	Link
 	move bus.Mover
-	// heard is when orders last came, in nanoseconds.
-	heard atomic.Int64
+	// heard is when orders last came.
+	heard atomic.Pointer[time.Time]
 }
 
 // silence is how long no orders may come before their absence counts as a failure of NATS. They answer each uplink.
@@ -44,7 +44,7 @@ const silence = 3 * time.Second
 
 // Publish implements Bus.
 func (b *natsBus) Publish(up *outbidv1.Uplink) error {
-	if now := time.Now(); now.Sub(time.Unix(0, b.heard.Load())) > silence {
+	if now := time.Now(); now.Sub(*b.heard.Load()) > silence {
 		b.move.Failed(now)
 	}
 	if end := b.Who.Expires(); !end.IsZero() {
@@ -62,7 +62,7 @@ func (b *natsBus) Log(chunk *outbidv1.LogChunk) error { return b.Logs.Append(chu
 // Subscribe implements Bus.
 func (b *natsBus) Subscribe(node string, f func(*outbidv1.Orders)) (func() error, error) {
 	sub, err := bus.SubscribeOrders(b.NC, node, b.Check, func(o *outbidv1.Orders) {
-		b.heard.Store(time.Now().UnixNano())
+		b.heard.Store(new(time.Now()))
 		b.move.Worked()
 		if token := o.GetCredentials(); token != "" {
 			b.Renewed(b.Who.Renew(token))

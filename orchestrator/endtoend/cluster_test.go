@@ -226,10 +226,9 @@ func (s *server) tellAll(clients int) *tells {
 	return t
 }
 
-// gap returns the longest time without acknowledgements around a time, once they have resumed.
-func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
+// gap returns the longest time without acknowledgements around a time, and its end, once they have resumed.
+func (t *tells) gap(tb testing.TB, around time.Time) (longest time.Duration, end time.Time) {
 	tb.Helper()
-	longest := time.Duration(0)
 	poll(tb, "acknowledgements", func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -240,12 +239,37 @@ func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
 	last := around
 	for _, at := range t.at {
 		if at.After(around) {
-			longest = max(longest, at.Sub(last))
+			if took := at.Sub(last); took > longest {
+				longest, end = took, at
+			}
 			last = at
 		}
 	}
 	t.at = nil
-	return longest
+	return longest, end
+}
+
+// steady returns since when there were answers without a longer pause before a time: another leader may have been elected
+// meanwhile.
+func (t *tells) steady(before time.Time) (since time.Time) {
+	const pause = 300 * time.Millisecond
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := time.Time{}
+	for _, at := range t.at {
+		if at.After(before) {
+			break
+		}
+		if at.Sub(last) > pause {
+			since = at
+		}
+		last = at
+	}
+	if before.Sub(last) > pause {
+		since = before
+	}
+	t.at = nil
+	return since
 }
 
 // since counts the acknowledgements after a time. mu must be held.
@@ -307,13 +331,14 @@ func newStalled(t *testing.T) *stalled {
 	return &stalled{natsCluster: c, server: s, clients: s.tellAll(4), bare: c.bare("OUTBID_LEDGER", "outbid.v1.ledger")}
 }
 
-// measure records how long nothing was acknowledged since a time, and the share of it in which NATS answered.
+// measure records how long nothing was acknowledged since a time, and the share of it in which NATS answered steadily.
 func (s *stalled) measure(what string, since time.Time) {
 	s.t.Helper()
-	stall, nats := s.clients.gap(s.t, since), s.bare.gap(s.t, since)
-	s.t.Logf("%s: nothing was acknowledged for %s, and NATS answered nobody for %s; it elected after %s", what, stall.Round(time.Millisecond),
-		nats.Round(time.Millisecond), s.elected("OUTBID_LEDGER", since).Round(time.Millisecond))
-	s.stalls, s.ours = append(s.stalls, stall), append(s.ours, stall-nats)
+	stall, end := s.clients.gap(s.t, since)
+	nats := s.bare.steady(end)
+	s.t.Logf("%s: nothing was acknowledged for %s; NATS answered steadily after %s; it first elected after %s", what, stall.Round(time.Millisecond),
+		nats.Sub(since).Round(time.Millisecond), s.elected("OUTBID_LEDGER", since).Round(time.Millisecond))
+	s.stalls, s.ours = append(s.stalls, stall), append(s.ours, end.Sub(nats))
 }
 
 // end checks that the server still runs and kept everything that it acknowledged.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,6 +47,8 @@ const (
 	longestAppendPause = 200 * time.Millisecond
 	// tellAgain is the time between two log messages about an append that gets no answer.
 	tellAgain = 30 * time.Second
+	// messageID is how many bytes of a batch's hash identify its message.
+	messageID = 16
 	// minPayload is the smallest message limit of a server that Outbid supports.
 	minPayload = 64 << 10
 	// batchOverhead is the space in a message for headers and for the fields of a batch besides its events.
@@ -85,6 +89,10 @@ type JetStream struct {
 	// archiveStep is called before each step of Archive that changes something, and stops it with an error. It is nil
 	// except in tests.
 	archiveStep func(step string) error
+
+	// acked is when the newest acknowledged attempt of an append began, and stored when an append was last found to be stored;
+	// nil if there is none.
+	acked, stored atomic.Pointer[time.Time]
 
 	mu   sync.Mutex
 	seq  uint64
@@ -241,6 +249,20 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	return b, nil
 }
 
+// Acked returns a time at which no other writer had appended to the ledger: the newest append that NATS acknowledged began
+// then. It is zero if there is none.
+func (l *JetStream) Acked() time.Time { return timeOf(&l.acked) }
+
+// Stored returns when an append was last found to be stored, even if others may have appended since, or zero.
+func (l *JetStream) Stored() time.Time { return timeOf(&l.stored) }
+
+func timeOf(p *atomic.Pointer[time.Time]) time.Time {
+	if at := p.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
 // Import appends a batch of another ledger as it is. It must be the next one of the chain.
 func (l *JetStream) Import(ctx context.Context, b *outbidv1.Batch) error {
 	l.mu.Lock()
@@ -301,8 +323,13 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 	transfer := time.Duration(len(data)) * time.Second / attemptRate
 	timeout, longest := min(firstAttempt+transfer, attemptTimeout), min(laterAttempt+8*transfer, attemptTimeout)
 	for pause := firstPause; ; pause, timeout = min(2*pause, longestAppendPause), min(2*timeout, longest) {
-		err := l.publish(ctx, b.GetSeq(), data, timeout)
+		began := time.Now()
+		again, err := l.publish(ctx, b, data, timeout)
 		if err == nil {
+			if !again {
+				l.acked.Store(&began)
+			}
+			l.stored.Store(new(time.Now()))
 			return nil
 		}
 		if !retryable(err) {
@@ -312,40 +339,44 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 			stored, readErr := l.fate(ctx, b, timeout)
 			switch {
 			case stored:
+				l.stored.Store(new(time.Now()))
 				return nil
 			case readErr != nil && !retryable(readErr):
 				return readErr
 			}
 		}
+		level := slog.LevelDebug
 		if time.Since(told) > tellAgain {
-			told = time.Now()
-			l.log.Warn("an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "error", err)
+			told, level = time.Now(), slog.LevelWarn
 		}
+		l.log.Log(ctx, level, "an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "after", time.Since(began), "error", err)
 		if waitErr := sleep(ctx, pause); waitErr != nil {
 			return fmt.Errorf("append batch %d to the ledger: %w; last try: %w", b.GetSeq(), waitErr, err)
 		}
 	}
 }
 
-func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte, timeout time.Duration) error {
-	list := l.segments.known()
+// publish is one attempt of store. It reports whether an earlier one had stored the batch. NATS knows that by the message's
+// ID for two minutes, and says it before the cluster has elected its own leader, without which nothing can be read.
+func (l *JetStream) publish(ctx context.Context, b *outbidv1.Batch, data []byte, timeout time.Duration) (again bool, err error) {
+	seq, list := b.GetSeq(), l.segments.known()
 	newest := list[len(list)-1]
 	if seq == newest.first {
 		if err := l.segments.confirm(ctx, newest); err != nil {
-			return err
+			return false, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: newest.subject, Data: data},
-		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1), jetstream.WithRetryAttempts(0))
+		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1), jetstream.WithMsgID(hex.EncodeToString(b.GetHash()[:messageID])), jetstream.WithRetryAttempts(0))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if ack.Sequence != seq {
-		return fmt.Errorf("it was stored as message %d: stream and ledger do not count alike", ack.Sequence)
+		return false, fmt.Errorf("it was stored as message %d: stream and ledger do not count alike", ack.Sequence)
 	}
-	return nil
+	return ack.Duplicate, nil
 }
 
 // fate reports whether b is in the ledger. The error is ErrConflict if another batch is in its place. If the segment

@@ -18,6 +18,8 @@ type leadership struct {
 	*natsLink
 	lead        *bus.Leadership
 	openArchive storeOpener
+	// acked and stored are those of the ledger; nil before it is open.
+	acked, stored func() time.Time
 	// leading is lead for concurrent readers while the server opens.
 	leading atomic.Pointer[bus.Leadership]
 }

@@ -104,9 +104,10 @@ func (ld *leadership) confirm(ctx context.Context) error {
 	return ld.lead.Confirm(ctx)
 }
 
-// away returns why this server cannot answer: its lease has expired, and another may lead.
+// away returns why this server cannot answer: its lease has expired for longer than the patience, and the ledger has stored
+// nothing since. Once it has, commands show whether another server leads.
 func (ld *leadership) away() string {
-	if ld.embedded != nil || ld.lead.Acts() {
+	if ld.embedded != nil || ld.lead.Acts() || time.Since(ld.stored()) < ld.cfg.Lease {
 		return ""
 	}
 	return fmt.Sprintf("this server waits for NATS at %s: use the leader if there is another, or retry in a moment; nothing is lost", ld.natsURL)
@@ -120,11 +121,11 @@ func (ld *leadership) overlap() time.Duration {
 	return ld.cfg.Lease
 }
 
-// mayOrder passes orders to send. A leader whose lease has expired gives none: another may lead, whose workers it would keep.
-// Workers miss them like lost orders.
+// mayOrder passes orders to send. A leader whose lease has expired gives none: another may lead, whose workers it would
+// keep. Workers miss them like lost orders. No other had taken over when the ledger acknowledged an append.
 func (ld *leadership) mayOrder(send func(*outbidv1.Orders) error) func(*outbidv1.Orders) error {
 	return func(o *outbidv1.Orders) error {
-		if !ld.lead.Acts() {
+		if !ld.lead.Acts() && time.Since(ld.acked()) >= ld.cfg.Lease {
 			return nil
 		}
 		return send(o)

@@ -48,7 +48,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
-	s.reports, s.record = reports, record
+	s.reports, s.record, s.acked, s.stored = reports, record, record.Acked, record.Stored
 	reports.use(ctx, record)
 	rules, options, err := s.cfg.newPolicy()
 	if err != nil {
