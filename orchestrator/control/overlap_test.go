@@ -16,7 +16,7 @@ import (
 )
 
 // An earlier leader may still give orders to nodes that only it reaches. Until it stops, a new leader does not give their
-// devices away. It does not wait for nodes that it has heard of.
+// devices away. Nodes that have contacted the new leader get no extra time.
 func TestNodesOfAnEarlierLeaderAreGivenMoreTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestNodesOfAnEarlierLeaderAreGivenMoreTime(t *testing.T) {
 	})
 }
 
-// A leader that may have been replaced does not answer from what it knows: a command that changes nothing waits as well.
+// A leader that may have been replaced must not answer from its own state: a command that changes nothing waits as well.
 func TestCommandsThatChangeNothingWaitForTheLead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// chaos is a cluster of three NATS servers, two servers, one of them a standby, and three workers, each in a process of
-// its own. Faults of the network, the processes, the clocks and the disks happen while trials train, a client reports,
+// chaos is a cluster of three NATS servers, two servers, one of them a standby, and three workers, each in a separate
+// process. Faults of the network, the processes, the clocks and the disks happen while trials train, a client reports,
 // and users submit and end sweeps.
 type chaos struct {
 	*torment
@@ -226,7 +226,7 @@ func faults() []fault {
 		{"a partition", 15 * time.Second, (*chaos).split},
 		{"a connection flaps", 12 * time.Second, (*chaos).flap},
 		{"messages are lost and repeated", 8 * time.Second, (*chaos).corrupt},
-		// Trials run on beside a paused worker, which cannot end them; a paused machine would pause them too.
+		// A paused worker cannot end its trials, which continue; a paused machine would pause them too.
 		{"a process pauses", 12 * time.Second, func(c *chaos) func() { return c.stop(c.any(append(slices.Clone(c.nats), "server-1", "server-2"))) }},
 		{"a NATS server is slow", 12 * time.Second, (*chaos).slow},
 		{"a process is killed", 5 * time.Second, func(c *chaos) func() { return c.killed(c.any(append(slices.Clone(c.nats), c.others...))) }},
@@ -248,7 +248,7 @@ func (c *chaos) cut(party string, others []string, sends, receives bool) func() 
 	return func() { c.network.isolate(party, others, sends, receives, false) }
 }
 
-// split separates a NATS server with a server and a worker from the rest: both sides are complete but for the majority.
+// split separates a NATS server with a server and a worker from the rest. Only one side has a majority of NATS servers.
 func (c *chaos) split() func() {
 	inside := []string{c.any(c.nats), c.any([]string{"server-1", "server-2"}), c.any([]string{"worker-a", "worker-b", "worker-c"})}
 	outside := slices.DeleteFunc(append(slices.Clone(c.nats), c.others...), func(n string) bool { return slices.Contains(inside, n) })
@@ -262,7 +262,7 @@ func (c *chaos) split() func() {
 	return func() { set(false) }
 }
 
-// repeatedly does something over and over beside the test, until the returned function is called.
+// repeatedly does something concurrently with the test, until the returned function is called.
 func repeatedly(every time.Duration, do func(odd bool)) (stop func()) {
 	ending, ended := make(chan struct{}), make(chan struct{})
 	go func() {

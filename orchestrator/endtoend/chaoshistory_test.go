@@ -145,7 +145,7 @@ func (h *callHistory) record(user int, in asked, from time.Time, err error, id s
 // lastKeys is how many keys are called about.
 const lastKeys = 4
 
-// retired returns the end of the sweep that is called about no more after the first submit of a key.
+// retired returns the end of an old sweep after the submit of a new key. Users call about the last keys only.
 func (h *callHistory) retired(in asked) asked {
 	h.mu.Lock()
 	defer h.mu.Unlock()

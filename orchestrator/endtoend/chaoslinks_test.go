@@ -13,7 +13,7 @@ import (
 )
 
 // network is the connections between the processes of a test. Each goes through a link, which a fault can stop in one
-// direction or in both. What is sent meanwhile arrives later or never, as in a real network.
+// direction or in both. Bytes sent meanwhile arrive later or never, as in a real network.
 type network struct {
 	t testing.TB
 

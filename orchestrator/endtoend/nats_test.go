@@ -77,8 +77,8 @@ func (p *proc) repeats(what string, n int) {
 	})
 }
 
-// TestAnOrchestratorWaitsForNATS starts a server before its NATS, and stops NATS while it leads. It waits both times, says
-// so, and goes on by itself.
+// TestAnOrchestratorWaitsForNATS starts a server before its NATS, and stops NATS while it leads. It waits both times, logs
+// that, and continues.
 func TestAnOrchestratorWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	dir, locks, port := t.TempDir(), t.TempDir(), freePorts(t, 1)[0]
@@ -120,7 +120,7 @@ func TestAnOrchestratorWaitsForNATS(t *testing.T) {
 	s.stop()
 }
 
-// TestAServerThatWaitsForNATSStops checks that it ends soon when it is told to.
+// TestAServerThatWaitsForNATSStops checks that an interrupt ends it soon.
 func TestAServerThatWaitsForNATSStops(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -90,8 +90,8 @@ type JetStream struct {
 	// except in tests.
 	archiveStep func(step string) error
 
-	// acked is when the newest acknowledged attempt of an append began, and stored when an append was last found to be stored;
-	// nil if there is none.
+	// acked is when the newest acknowledged attempt of an append began, and stored when an append was last known to be
+	// stored; both are nil at first.
 	acked, stored atomic.Pointer[time.Time]
 
 	mu   sync.Mutex
@@ -249,11 +249,10 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	return b, nil
 }
 
-// Acked returns a time at which no other writer had appended to the ledger: the newest append that NATS acknowledged began
-// then. It is zero if there is none.
+// Acked returns when the newest append that NATS acknowledged began, or zero. No other writer had appended by then.
 func (l *JetStream) Acked() time.Time { return timeOf(&l.acked) }
 
-// Stored returns when an append was last found to be stored, even if others may have appended since, or zero.
+// Stored returns when an append was last known to be stored, or zero. Others may have appended since.
 func (l *JetStream) Stored() time.Time { return timeOf(&l.stored) }
 
 func timeOf(p *atomic.Pointer[time.Time]) time.Time {
