@@ -197,7 +197,7 @@ func Drain(ctx context.Context, nc *nats.Conn) error {
 // MayConnectLater reports whether a failure to connect is one that waiting may mend: NATS is not there yet, or does not
 // answer. Credentials, certificates and addresses must be right.
 func MayConnectLater(err error) bool {
-	if isAboutTLS(err) {
+	if _, address := errors.AsType[*url.Error](err); address || isAboutTLS(err) { // url.Error is a net.Error, too
 		return false
 	}
 	_, network := errors.AsType[net.Error](err)
