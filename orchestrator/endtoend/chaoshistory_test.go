@@ -109,6 +109,8 @@ type callHistory struct {
 	// ids are the sweeps of keys whose submit was acknowledged.
 	ids  map[string]string
 	keys int
+	// fresh is set until a submit of the newest key may have had an effect.
+	fresh bool
 	odd  map[string]int // unexpected answers
 }
 
@@ -138,6 +140,9 @@ func (h *callHistory) record(user int, in asked, from time.Time, err error, id s
 		h.odd[err.Error()]++
 		out.unknown, to = true, math.MaxInt64
 	}
+	if in.key == fmt.Sprint("key", h.keys) {
+		h.fresh = false
+	}
 	h.all = append(h.all, porcupine.Operation{ClientId: user, Input: in, Call: int64(from.Sub(h.began)), Output: out, Return: to})
 	return true
 }
@@ -161,8 +166,9 @@ func (h *callHistory) retired(in asked) asked {
 func (h *callHistory) pick(rng *rand.Rand) asked {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.keys == 0 || rng.IntN(4) == 0 {
+	if h.keys == 0 || !h.fresh && rng.IntN(6) == 0 {
 		h.keys++
+		h.fresh = true
 		return asked{key: fmt.Sprint("key", h.keys), call: callSubmit}
 	}
 	key := fmt.Sprint("key", max(1, h.keys-rng.IntN(lastKeys)))
