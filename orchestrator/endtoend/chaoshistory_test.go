@@ -111,7 +111,7 @@ type callHistory struct {
 	keys int
 	// fresh is set until a submit of the newest key may have had an effect.
 	fresh bool
-	odd  map[string]int // unexpected answers
+	odd   map[string]int // unexpected answers
 }
 
 // record adds a call to the history. It returns false if the call had no effect.
