@@ -87,9 +87,10 @@ func TestWhatWaitingMends(t *testing.T) {
 	for err, want := range map[error]bool{
 		nats.ErrNoServers: true, nats.ErrTimeout: true, io.EOF: true, &net.OpError{Op: "dial", Err: errors.New("no route to host")}: true,
 		&net.DNSError{Err: "no such host"}: true, nats.ErrAuthorization: false, nats.ErrAuthExpired: false,
-		errors.New("x509: certificate signed by unknown authority"):               false,
-		&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}: false,
-		nats.ErrSecureConnRequired: false, &url.Error{Op: "parse", URL: "nats://a b", Err: errors.New("invalid character")}: false,
+		errors.New("x509: certificate signed by unknown authority"):                      false,
+		&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}:        false,
+		nats.ErrSecureConnRequired:                                                       false,
+		&url.Error{Op: "parse", URL: "nats://a b", Err: errors.New("invalid character")}: false,
 	} {
 		if MayConnectLater(err) != want {
 			t.Errorf("%v: want %t", err, want)
