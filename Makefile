@@ -45,7 +45,7 @@ SERVICES := TestAlerts TestAlertsOfNodesAndTrials TestAlertsOfServersAndNATS Tes
   TestTracesReachACollector TestVersity TestPresignedAgainstVersity TestUploadsThatNeverEndedAreGivenUp
 SERVICES_IN := ./deploy ./orchestrator/endtoend ./orchestrator/objects
 
-.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-services test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-services test-chaos test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ test-kubernetes: build image ## follow the chart's README on a real Kubernetes n
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \
 	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
+
+test-chaos: build ## disturb a cluster of real processes for OUTBID_CHAOS (2m), and check that nothing is lost or done twice
+	export OUTBID_CHAOS=$${OUTBID_CHAOS:-2m}; $(FIXTURES); $(GO_TEST) -count 1 -timeout 3h -run '^TestChaos$$' ./orchestrator/endtoend
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
 	export OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab; $(GO_TEST) -count 1 -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend

@@ -216,6 +216,43 @@ func TestWallsBetweenRooms(t *testing.T) {
 	}
 }
 
+// NATS syncs the files of a new stream, which takes a busy disk longer than its client waits. Package bus waits for it.
+func TestStreamsAreMadeOnlyByTheBus(t *testing.T) {
+	t.Parallel()
+	makes := []string{
+		"CreateStream", "CreateOrUpdateStream", "UpdateStream", "CreateKeyValue", "CreateOrUpdateKeyValue", "UpdateKeyValue",
+		"CreateObjectStore", "CreateOrUpdateObjectStore", "UpdateObjectStore",
+	}
+	found := 0
+	for _, s := range sources(t) {
+		if s.test || s.generated {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(makes, sel.Sel.Name) {
+				return true
+			}
+			x, _ := sel.X.(*ast.Ident)
+			switch {
+			case x != nil && importNames(s)[x.Name] == module+"/orchestrator/bus":
+			case s.path == "orchestrator/bus/make.go":
+				found++
+			default:
+				t.Errorf("%s calls %s: call the functions of orchestrator/bus/make.go, which wait for a slow NATS", s.at(n), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+	if found < 5 {
+		t.Errorf("orchestrator/bus/make.go has %d calls: the test looks in the wrong place", found)
+	}
+}
+
 // A server is configured by values; flags and output belong to the command line.
 func TestServersReadNoFlags(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -24,12 +26,27 @@ type Link struct {
 }
 
 // NATS returns a Bus over a NATS connection.
-func NATS(l Link) Bus { return natsBus{l} }
+func NATS(l Link) Bus {
+	b := &natsBus{Link: l, move: bus.Mover{NC: l.NC}}
+	b.heard.Store(new(time.Now()))
+	return b
+}
 
-type natsBus struct{ Link }
+type natsBus struct {
+	Link
+	move bus.Mover
+	// heard is when orders last came.
+	heard atomic.Pointer[time.Time]
+}
+
+// silence is how long no orders may come before their absence counts as a failure of NATS. They answer each uplink.
+const silence = 3 * time.Second
 
 // Publish implements Bus.
-func (b natsBus) Publish(up *outbidv1.Uplink) error {
+func (b *natsBus) Publish(up *outbidv1.Uplink) error {
+	if now := time.Now(); now.Sub(*b.heard.Load()) > silence {
+		b.move.Failed(now)
+	}
 	if end := b.Who.Expires(); !end.IsZero() {
 		up.CredentialsExpireUnix = end.Unix()
 	}
@@ -37,14 +54,16 @@ func (b natsBus) Publish(up *outbidv1.Uplink) error {
 }
 
 // MaxUplink implements Bus.
-func (b natsBus) MaxUplink() int { return bus.MaxMessage(b.NC) }
+func (b *natsBus) MaxUplink() int { return bus.MaxMessage(b.NC) }
 
 // Log implements Bus.
-func (b natsBus) Log(chunk *outbidv1.LogChunk) error { return b.Logs.Append(chunk) }
+func (b *natsBus) Log(chunk *outbidv1.LogChunk) error { return b.Logs.Append(chunk) }
 
 // Subscribe implements Bus.
-func (b natsBus) Subscribe(node string, f func(*outbidv1.Orders)) (func() error, error) {
+func (b *natsBus) Subscribe(node string, f func(*outbidv1.Orders)) (func() error, error) {
 	sub, err := bus.SubscribeOrders(b.NC, node, b.Check, func(o *outbidv1.Orders) {
+		b.heard.Store(new(time.Now()))
+		b.move.Worked()
 		if token := o.GetCredentials(); token != "" {
 			b.Renewed(b.Who.Renew(token))
 		}
@@ -57,7 +76,7 @@ func (b natsBus) Subscribe(node string, f func(*outbidv1.Orders)) (func() error,
 }
 
 // Reconnected implements Bus.
-func (b natsBus) Reconnected(f func()) func() {
+func (b *natsBus) Reconnected(f func()) func() {
 	changes := b.NC.StatusChanged(nats.CONNECTED)
 	var watch sync.WaitGroup
 	watch.Go(func() {

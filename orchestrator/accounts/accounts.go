@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
@@ -33,6 +34,8 @@ const (
 	patience = 10 * time.Second
 	// useEvery is how often the times of the last uses are stored.
 	useEvery = 10 * time.Minute
+	// watchAgain is when the bucket is watched again after NATS did not answer.
+	watchAgain = time.Second
 )
 
 var (
@@ -135,12 +138,9 @@ func open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	kv, err := js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Bucket, Description: "hashes of API tokens", History: 1, Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
-		})
-	}
+	kv, err := bus.MakeBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: Bucket, Description: "hashes of API tokens", History: 1, Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -171,9 +171,9 @@ func (s *Store) load(ctx context.Context) error {
 
 // Follow applies changes of the bucket, and stores the times of last uses, until ctx ends.
 func (s *Store) Follow(ctx context.Context) error {
-	watcher, err := s.kv.WatchAll(ctx)
+	watcher, err := s.watch(ctx)
 	if err != nil {
-		return fmt.Errorf("follow the API tokens: %w", err)
+		return err
 	}
 	defer func() { _ = watcher.Stop() }()
 	tick := time.NewTicker(useEvery)
@@ -189,6 +189,26 @@ func (s *Store) Follow(ctx context.Context) error {
 				s.apply(entry)
 				s.changed()
 			}
+		}
+	}
+}
+
+// watch watches the bucket. It waits for a NATS that is away.
+func (s *Store) watch(ctx context.Context) (jetstream.KeyWatcher, error) {
+	again := time.NewTicker(watchAgain)
+	defer again.Stop()
+	for {
+		watcher, err := s.kv.WatchAll(ctx)
+		if err == nil || ctx.Err() != nil || !bus.IsAway(err) {
+			if err != nil {
+				err = fmt.Errorf("follow the API tokens: %w", err)
+			}
+			return watcher, err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }

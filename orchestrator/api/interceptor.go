@@ -38,8 +38,10 @@ type interceptor struct {
 	throttle *throttle
 	// stopping is cancelled when the server stops, which ends all streams.
 	stopping context.Context //nolint:containedctx // it lives as long as the server, not a call
-	calls    *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
+	// away returns why the server cannot answer now, or ""; it may be nil.
+	away    func() string
+	calls   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
 }
 
 type principalKey struct{}
@@ -156,7 +158,21 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	if err := checkParameters(md, method); err != nil {
 		return ctx, err
 	}
-	return ctx, permit(who, method)
+	if err := permit(who, method); err != nil {
+		return ctx, err
+	}
+	if why := i.waits(); why != "" && need != open && path.Base(method) != "GetServerInfo" {
+		return ctx, status.Error(codes.Unavailable, why)
+	}
+	return ctx, nil
+}
+
+// waits returns why the server cannot answer now, or "".
+func (i *interceptor) waits() string {
+	if i.away == nil {
+		return ""
+	}
+	return i.away()
 }
 
 // permit returns an error unless the caller's role, scopes and tenant allow a method. It names what the method needs.

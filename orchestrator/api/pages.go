@@ -63,6 +63,8 @@ func ready(w http.ResponseWriter, i *interceptor) {
 	switch {
 	case i.stopping.Err() != nil:
 		answer.Status, code = "stopping", http.StatusServiceUnavailable
+	case i.waits() != "":
+		answer.Status, code = "waiting for NATS", http.StatusServiceUnavailable
 	case !info.GetLeader():
 		answer.Status, code = "standing by", http.StatusServiceUnavailable
 	}

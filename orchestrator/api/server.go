@@ -65,6 +65,8 @@ type Config struct {
 	// Alone reports whether no further nodes can join, so that a sweep that does not fit the nodes that are up is
 	// rejected. It is nil for a cluster that may grow.
 	Alone func() bool
+	// Away returns why the server cannot answer now, or ""; nil if it always can.
+	Away func() string
 	// MaxPayload returns the maximum size of a NATS message in bytes; nil means no limit.
 	MaxPayload func() int
 
@@ -138,7 +140,7 @@ func New(cfg Config) (*Server, error) {
 	bound := newThrottle(func(tenant string) limits.Tenant { return LimitOf(cfg.Control, cfg.Limits, tenant) })
 	i := &interceptor{
 		sessions: &sessions{tokens: cfg.Tokens, provider: cfg.SignIn, secure: cfg.TLS != nil, now: time.Now},
-		throttle: bound, control: cfg.Control, audit: cfg.Audit, tokens: cfg.Tokens, signIn: cfg.SignIn, logger: cfg.Logger, stopping: stopping,
+		throttle: bound, control: cfg.Control, audit: cfg.Audit, tokens: cfg.Tokens, signIn: cfg.SignIn, logger: cfg.Logger, stopping: stopping, away: cfg.Away,
 		calls: calls, seconds: seconds,
 	}
 	i.sessions.record = i.recordSignIn

@@ -41,10 +41,10 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 		DenyDelete: true, DenyPurge: true,
 	}
 	for refused := false; ; refused = true {
-		stream, err := s.js.CreateStream(ctx, cfg)
+		stream, err := bus.CreateStream(ctx, s.js, cfg)
 		if err == nil && refused {
 			cfg.MaxBytes = max(cfg.MaxBytes/8, leastBytes)
-			return s.js.UpdateStream(ctx, cfg)
+			return bus.UpdateStream(ctx, s.js, cfg)
 		}
 		if !bus.IsNoRoom(err) || cfg.MaxBytes/2 < leastBytes {
 			return stream, err

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outbid-dev/outbid/orchestrator/audit"
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -140,7 +141,7 @@ func (f *File) restoreStream(ctx context.Context, js jetstream.JetStream, name s
 			case audit.Stream: // the number of a record, which its hash covers, is the sequence number of its message
 				s.Config.FirstSeq = s.First
 			}
-			_, err := js.CreateStream(ctx, s.Config)
+			_, err := bus.CreateStream(ctx, js, s.Config)
 			return err
 		}
 		var m savedMessage

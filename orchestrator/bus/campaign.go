@@ -25,7 +25,7 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 		return nil, fmt.Errorf("campaign for the lead: TTL %s: want %s to %s", c.TTL, minTTL, maxTTL)
 	}
 	run := campaign{
-		shortest: c.TTL, patience: c.Patience, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
+		shortest: c.TTL, patience: c.Patience, waits: c.Waits, move: &Mover{NC: nc}, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
 		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds(), Host: c.Host, PID: c.PID},
 	}
 	// Without ctx's deadline every request has its own timeout, and is repeated if it was lost.
@@ -47,65 +47,40 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 	return lead, nil
 }
 
-// peersPatience is how long the servers of a NATS cluster may take to connect to each other when all start together.
-const peersPatience = time.Minute
-
-// isForming reports whether NATS rejected a request because too few servers of its cluster are connected to each other
-// yet: "no suitable peers for placement" (10005), or "JetStream temporarily unavailable" (10008).
-func isForming(err error) bool {
-	var refused jetstream.JetStreamError
-	if !errors.As(err, &refused) || refused.APIError() == nil {
-		return false
-	}
-	code := refused.APIError().ErrorCode
-	return code == 10005 || code == 10008
-}
-
-// watch opens the bucket and watches the record until ctx ends. It retries after timeouts, and for a while if the
-// servers of the NATS cluster are not connected to each other.
+// watch opens the bucket and watches the record until ctx ends. It retries for as long as NATS does not answer.
 func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyWatcher, error) {
-	patience := time.Now().Add(peersPatience)
-	for told := false; ; {
-		var watch jetstream.KeyWatcher
-		kv, err := leaderBucket(ctx, nc, replicas)
-		if err == nil {
-			watch, err = kv.Watch(ctx, leaderKey, jetstream.UpdatesOnly(), jetstream.MetaOnly())
+	said := new(complaints)
+	failed := func(err error) {
+		if said.isNew(err.Error(), time.Now()) {
+			c.log.Warn("NATS does not return the current leader; retrying", "error", err)
 		}
+	}
+	for {
+		kv, err := leaderBucket(ctx, nc, replicas, failed)
 		if err == nil {
 			c.kv = kv
-			return watch, nil
-		}
-		if isForming(err) && time.Now().Before(patience) && ctx.Err() == nil {
-			if !told {
-				c.log.Warn("the servers of the NATS cluster are not all connected to each other; retrying", "error", err)
+			var watch jetstream.KeyWatcher
+			if watch, err = kv.Watch(ctx, leaderKey, jetstream.UpdatesOnly(), jetstream.MetaOnly()); err == nil {
+				return watch, nil
 			}
-			told = true
-			select {
-			case <-time.After(200 * time.Millisecond):
-			case <-ctx.Done():
-			}
-			continue
 		}
-		if late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout); !late || ctx.Err() != nil {
+		if !IsAway(err) || isForming(err) || ctx.Err() != nil {
 			return nil, fmt.Errorf("watch %s: %w", LeaderBucket, err)
 		}
-		c.log.Warn("NATS did not return the current leader in time; retrying", "error", err)
+		failed(err)
 	}
 }
 
-func leaderBucket(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyValue, error) {
+// leaderBucket opens the bucket, or creates it. failed, unless it is nil, is called after each failed attempt.
+func leaderBucket(ctx context.Context, nc *nats.Conn, replicas int, failed func(error)) (jetstream.KeyValue, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
-	kv, err := js.KeyValue(ctx, LeaderBucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, err
-	}
-	return js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+	return makeBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: LeaderBucket, Description: "which orchestrator leads",
 		Storage: jetstream.FileStorage, Replicas: max(replicas, 1),
-	})
+	}, failed)
 }
 
 // campaign is one attempt to become the leader.
@@ -117,6 +92,8 @@ type campaign struct {
 	shortest time.Duration
 	// patience is how long the leadership outlives its TTL.
 	patience time.Duration
+	waits    bool
+	move     *Mover
 	force    bool
 	log      *slog.Logger
 
@@ -124,9 +101,11 @@ type campaign struct {
 	seen    uint64    // its revision
 	expires time.Time // when it expires if it does not change
 	failed  error     // the error of the last attempt, or nil
+	missed  bool      // an attempt has failed since the record was last read
 }
 
 func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (*Leadership, error) {
+	said := new(complaints)
 	for {
 		start := time.Now()
 		lead, err := c.try(ctx)
@@ -139,9 +118,18 @@ func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEnt
 		}
 		pause := c.shortest / 4
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("cannot campaign for the lead; retrying", "error", err)
-		} else if left := time.Until(c.expires); left > 0 {
-			pause = min(pause, left)
+			c.missed = true
+			c.move.Failed(time.Now())
+			level := slog.LevelDebug
+			if said.isNew(err.Error(), time.Now()) {
+				level = slog.LevelWarn
+			}
+			c.log.Log(ctx, level, "cannot campaign for the lead; retrying", "error", err)
+		} else {
+			c.move.Worked()
+			if left := time.Until(c.expires); left > 0 {
+				pause = min(pause, left)
+			}
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -199,6 +187,12 @@ func (c *campaign) expired(current *leaderRecord, revision uint64) bool {
 		}
 		c.seen, c.holder, c.expires = revision, current.Nonce, time.Now().Add(current.ttl())
 	}
+	if c.missed { // NATS was away, also for the leader, which renews its lease first
+		c.missed = false
+		if soon := time.Now().Add(current.ttl() / 2); c.expires.Before(soon) {
+			c.expires = soon
+		}
+	}
 	return !time.Now().Before(c.expires)
 }
 
@@ -206,7 +200,7 @@ func (c *campaign) lead(ctx context.Context, revision uint64, start time.Time) *
 	ctx, cancel := context.WithCancel(ctx)
 	c.record.Term = revision
 	l := &Leadership{
-		kv: c.kv, record: c.record, shortest: c.shortest, patience: c.patience, log: c.log,
+		kv: c.kv, record: c.record, shortest: c.shortest, patience: c.patience, waits: c.waits, move: c.move, log: c.log,
 		cancel: cancel, done: make(chan struct{}), lost: make(chan struct{}),
 	}
 	l.confirm(revision, start)

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -33,7 +35,10 @@ const (
 	// reconnectWait is the pause before an attempt to reconnect, and reconnectMost the longest one after failed attempts.
 	reconnectWait = 250 * time.Millisecond
 	reconnectMost = 2 * time.Second
-	pingInterval  = 3 * time.Second
+	// A server that does not answer pingsOut pings, one each pingInterval, is given up. That is earlier than other NATS
+	// servers elect a leader in its place, which takes four seconds or more.
+	pingInterval = time.Second
+	pingsOut     = 3
 	// reconnectBuffer limits the bytes that are buffered while disconnected.
 	reconnectBuffer = 16 << 20
 )
@@ -95,7 +100,7 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 		nats.CustomReconnectDelay(func(attempts int) time.Duration { return reconnectDelay(attempts, rand.Float64()) }),
 		nats.ReconnectBufSize(reconnectBuffer),
 		nats.PingInterval(pingInterval),
-		nats.MaxPingsOutstanding(2),
+		nats.MaxPingsOutstanding(pingsOut),
 		nats.IgnoreAuthErrorAbort(),
 	}
 	opts = append(opts, handlers(orDiscard(cfg.Logger))...)
@@ -199,13 +204,27 @@ func Drain(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
+// MayConnectLater reports whether a failure to connect is one that waiting may mend: NATS is not there yet, or does not
+// answer. Credentials, certificates and addresses must be right.
+func MayConnectLater(err error) bool {
+	if _, address := errors.AsType[*url.Error](err); address || isAboutTLS(err) { // url.Error is a net.Error, too
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
+}
+
+func isAboutTLS(err error) bool {
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return record || strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls:") ||
+		errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted)
+}
+
 func hint(err error) string {
-	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return "check the credentials: they must come from this server, and must not be revoked or expired ('outbid worker join')"
-	case errors.As(err, &record), strings.Contains(err.Error(), "x509"), strings.Contains(err.Error(), "tls:"),
-		errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
+	case isAboutTLS(err):
 		return "check TLS: both sides must use it, and the server's certificate must be trusted here"
 	case errors.Is(err, nats.ErrTimeout):
 		return "something listens but does not answer in time: check that it is a NATS server"

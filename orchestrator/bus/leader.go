@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,6 +39,9 @@ type Candidate struct {
 	// Patience is how long beyond its TTL a leader continues if it cannot renew its lease but no other server has taken
 	// it, such as when a disk of NATS stalls. Once another server leads, its appends are rejected. 0 means not at all.
 	Patience time.Duration
+	// Waits keeps a leader whose lease cannot be renewed until NATS answers again: another server may have taken over by
+	// then, or not. Meanwhile Acts returns false once Patience is over.
+	Waits bool
 	// Force takes over at once. It is for a process that has just started the NATS server itself: the previous leader
 	// used the previous NATS server. A previous leader that still writes is deposed safely.
 	Force bool
@@ -133,6 +137,11 @@ type Leadership struct {
 	tried    time.Time     // start of the first write after the last confirmed one, or zero
 	shortest time.Duration // TTL if NATS writes fast
 	patience time.Duration
+	waits    bool
+	move     *Mover
+	// acts is until when the leader acts as such, and failing why the last renewal failed, or nil.
+	acts    atomic.Pointer[time.Time]
+	failing atomic.Pointer[error]
 	// refused is set if NATS answered that it cannot renew the lease, such as with a full disk; then it does not wait.
 	refused bool
 	log     *slog.Logger
@@ -171,6 +180,40 @@ func (l *Leadership) Cause() error {
 	return l.cause
 }
 
+// Acts reports whether this process may give orders: its lease, with the patience, has not expired.
+func (l *Leadership) Acts() bool { return time.Now().Before(*l.acts.Load()) }
+
+// confirmAgain is how often Confirm looks whether the lease was renewed.
+const confirmAgain = 20 * time.Millisecond
+
+// Confirm returns once the lease is current, so that no other server can lead yet. The patience does not count.
+func (l *Leadership) Confirm(ctx context.Context) error {
+	if time.Now().Before(l.acts.Load().Add(-l.patience)) {
+		return nil
+	}
+	again := time.NewTicker(confirmAgain)
+	defer again.Stop()
+	for !time.Now().Before(l.acts.Load().Add(-l.patience)) {
+		select {
+		case <-again.C:
+		case <-l.lost:
+			return errDeposed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Overdue returns for how long the lease has expired and could not be renewed, and the last error, or 0.
+func (l *Leadership) Overdue() (time.Duration, error) {
+	failing := l.failing.Load()
+	if failing == nil {
+		return 0, nil
+	}
+	return max(0, time.Since(l.acts.Load().Add(-l.patience))), *failing
+}
+
 // Resign ends the leadership, so that the next candidate can lead at once.
 func (l *Leadership) Resign(ctx context.Context) error {
 	var err error
@@ -204,15 +247,19 @@ func (l *Leadership) keep(ctx context.Context) {
 	defer close(l.lost)
 	defer l.cancel()
 	pause := l.pause()
+	said := new(complaints)
 	for {
-		timer := time.NewTimer(min(pause, time.Until(l.end())))
+		if !l.waits {
+			pause = min(pause, time.Until(l.end()))
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		}
-		if !time.Now().Before(l.end()) {
+		if !l.waits && !time.Now().Before(l.end()) {
 			l.log.Warn("lost the lead: the lease could not be renewed", "term", l.record.Term)
 			l.lapsed = true
 			return
@@ -224,7 +271,13 @@ func (l *Leadership) keep(ctx context.Context) {
 			l.log.Warn("lost the lead: another server has taken over", "term", l.record.Term)
 			return
 		case err != nil && ctx.Err() == nil:
-			l.log.Warn("cannot renew the leader's lease", "term", l.record.Term, "error", err)
+			level := slog.LevelDebug
+			if said.isNew(err.Error(), time.Now()) {
+				level = slog.LevelWarn
+			}
+			l.log.Log(ctx, level, "cannot renew the leader's lease", "term", l.record.Term, "error", err)
+			l.failing.Store(&err)
+			l.move.Failed(time.Now())
 			l.cause, pause = err, l.record.ttl()/10
 			_, l.refused = errors.AsType[*jetstream.APIError](err)
 		}
@@ -262,11 +315,14 @@ func (l *Leadership) renew(ctx context.Context) error {
 	if l.tried.IsZero() {
 		l.tried = start
 		if soon := start.Add(ttl); soon.Before(l.until) { // others see the new TTL before this process knows
-			l.until = soon
+			l.extend(soon)
 		}
 	}
-	ctx, cancel := context.WithDeadline(ctx, l.end())
-	defer cancel()
+	if !l.waits {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, l.end())
+		defer cancel()
+	}
 	ctx, giveUp := context.WithTimeout(ctx, ttl)
 	defer giveUp()
 	revision, err := l.kv.Update(ctx, leaderKey, value, l.revision)
@@ -275,10 +331,10 @@ func (l *Leadership) renew(ctx context.Context) error {
 		switch {
 		case readErr != nil:
 			return readErr
+		case record != nil && at <= l.revision:
+			return errLags
 		case record == nil || record.Nonce != l.record.Nonce:
 			return errDeposed
-		case at <= l.revision:
-			return errLags
 		}
 		l.confirm(at, l.tried) // one of the writes since then
 		return nil
@@ -292,8 +348,17 @@ func (l *Leadership) renew(ctx context.Context) error {
 
 // confirm records a successful write that began at start, and adapts the next TTL to its duration.
 func (l *Leadership) confirm(revision uint64, start time.Time) {
-	l.revision, l.until, l.tried, l.refused = revision, start.Add(l.record.ttl()), time.Time{}, false
+	l.revision, l.tried, l.refused = revision, time.Time{}, false
+	l.extend(start.Add(l.record.ttl()))
+	l.failing.Store(nil)
+	l.move.Worked()
 	l.record.TTLMs = fittingTTL(l.shortest, time.Since(start)).Milliseconds()
+}
+
+// extend sets when the lease expires.
+func (l *Leadership) extend(until time.Time) {
+	l.until = until
+	l.acts.Store(new(until.Add(l.patience)))
 }
 
 // fittingTTL returns the TTL for a given write latency.

@@ -36,7 +36,7 @@ const (
 
 // openIntake creates the intake.
 func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	stream, err := PutStream(ctx, js, jetstream.StreamConfig{
 		Name: LogIntake, Description: "output of trials that the server has not checked yet", Subjects: []string{logsPrefix + "*.*.*.*"},
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld, MaxBytes: intakeBytes, MaxAge: intakeAge,
 		Storage: jetstream.MemoryStorage, Replicas: max(replicas, 1), NoAck: true,

@@ -93,10 +93,10 @@ func IsNoRoom(err error) bool {
 func makeLogs(ctx context.Context, js jetstream.JetStream, stream jetstream.StreamConfig, log *slog.Logger) error {
 	wanted := stream.MaxBytes
 	for {
-		_, err := js.CreateOrUpdateStream(ctx, stream)
+		_, err := PutStream(ctx, js, stream)
 		if err == nil && stream.MaxBytes < wanted { // leave space for the ledger
 			stream.MaxBytes /= 2
-			_, err = js.UpdateStream(ctx, stream)
+			_, err = UpdateStream(ctx, js, stream)
 		}
 		switch {
 		case err == nil && stream.MaxBytes < wanted:

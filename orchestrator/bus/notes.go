@@ -22,7 +22,7 @@ const (
 
 // OpenNotes opens the notes, or creates the bucket with the given number of replicas.
 func OpenNotes(ctx context.Context, nc *nats.Conn, replicas int) (*Notes, error) {
-	kv, err := leaderBucket(ctx, nc, replicas)
+	kv, err := leaderBucket(ctx, nc, replicas, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", LeaderBucket, err)
 	}

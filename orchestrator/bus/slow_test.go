@@ -43,14 +43,14 @@ func TestSlowNATSHasALeader(t *testing.T) {
 	nc := connect(t, ConnConfig{Server: s})
 	ctx, end := context.WithCancel(testContext(t))
 	defer end()
-	bucket, err := leaderBucket(ctx, nc, 1)
+	bucket, err := leaderBucket(ctx, nc, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slow := &slowBucket{KeyValue: bucket}
 	slow.delay.Store(int64(delay))
 	run := campaign{
-		kv: slow, shortest: minTTL, patience: time.Minute, log: orDiscard(nil),
+		kv: slow, shortest: minTTL, patience: time.Minute, log: orDiscard(nil), move: &Mover{},
 		record: leaderRecord{ID: "a", Nonce: nuid.Next(), TTLMs: minTTL.Milliseconds()},
 	}
 	lead, err := run.run(ctx, nil)

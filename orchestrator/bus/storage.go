@@ -29,7 +29,7 @@ const probeKey = "probe"
 // CheckWrites returns an error unless JetStream accepts writes. With a full disk it answers all other requests, but
 // does not answer writes.
 func CheckWrites(ctx context.Context, nc *nats.Conn) error {
-	kv, err := leaderBucket(ctx, nc, 1)
+	kv, err := leaderBucket(ctx, nc, 1, nil)
 	if err == nil {
 		_, err = kv.Put(ctx, probeKey, nil)
 	}

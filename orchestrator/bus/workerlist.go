@@ -23,14 +23,11 @@ func openBucket(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.Jet
 	if err != nil {
 		return nil, nil, err
 	}
-	kv, err := js.KeyValue(ctx, WorkersBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: WorkersBucket, Description: "which workers belong to the cluster",
-			Storage: jetstream.FileStorage, Replicas: max(replicas, 1),
-			RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
-		})
-	}
+	kv, err := MakeBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: WorkersBucket, Description: "which workers belong to the cluster",
+		Storage: jetstream.FileStorage, Replicas: max(replicas, 1),
+		RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
+	})
 	return js, kv, err
 }
 

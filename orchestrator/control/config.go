@@ -42,6 +42,9 @@ type Config struct {
 	// AppendPatience is how long one append is retried before the loop ends; 0 means a minute. After a full disk,
 	// JetStream accepts nothing until it is restarted, and readers wait as long as an append does.
 	AppendPatience time.Duration
+	// Confirm returns once no other server can lead yet. The loop calls it before answers of a step that appends nothing;
+	// an append confirms it by itself. It may be nil.
+	Confirm func(ctx context.Context) error
 	// Samplers is the maximum number of tuners that run in processes at the same time; 0 means 16.
 	Samplers int
 	// SnapshotEvery is the minimum number of events between two snapshots; 0 means 50,000.

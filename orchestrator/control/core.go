@@ -34,6 +34,9 @@ type Settings struct {
 	// Lease is how long a node may run without contact to the server, and how long it must be silent before its
 	// devices are given to other trials.
 	Lease time.Duration
+	// Overlap is how long an earlier server that was cut off may have given orders after this one began. Nodes that this
+	// server has not heard of are not lost before that is over as well.
+	Overlap time.Duration
 	// Version of this server. Workers of another major version are refused.
 	Version string
 	// Term of this server: workers ignore orders of a lower term.
@@ -136,7 +139,7 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 	c.tenants = tenants.New(e, st, c.trials, tenants.Settings{Limits: set.Limits, Room: set.Room})
 	c.tuning = tuning.New(e, st, c.trials, c.faults, set.NewTuner)
 	c.nodes = nodes.New(e, st, c.trials, c.merging, c.faults, c.tenants, nodes.Settings{
-		Lease: set.Lease, Version: set.Version, Term: set.Term, Store: set.Store, Tenants: set.Tenants, Trust: set.Trust, Sign: set.Sign, Seal: set.Seal,
+		Lease: set.Lease, Overlap: set.Overlap, Version: set.Version, Term: set.Term, Store: set.Store, Tenants: set.Tenants, Trust: set.Trust, Sign: set.Sign, Seal: set.Seal,
 	})
 	c.rounds = rounds.New(e, st, p, c.faults, c.tenants, c.tuning, rounds.Settings{
 		Agents: set.Agents, Beside: set.Beside, NewPolicy: set.NewPolicy, Fairness: set.Fairness,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,9 @@ type Loop struct {
 	// abandon ends the queue's context leading, because this server no longer leads.
 	abandon context.CancelFunc
 }
+
+// Endless is an AppendPatience without an end.
+const Endless = time.Duration(math.MaxInt64)
 
 // inputsPerStep and inputBytesPerStep limit the inputs of one step.
 const (
@@ -266,21 +270,8 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		return Outcome{}, err
 	}
 	decided := time.Since(began)
-	if len(out.Events) > 0 {
-		// Finish an append that has begun even if the loop is to end: half a step must not be acted on.
-		patient, cancel := outlive(ctx, lastAppend)
-		defer cancel()
-		patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
-		defer giveUp()
-		defer context.AfterFunc(l.queue.leading, giveUp)()
-		if err := l.append(patient, now, out); l.queue.leading.Err() != nil && err != nil {
-			return Outcome{}, fmt.Errorf("this server no longer leads: %w", err)
-		} else if errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
-			return Outcome{}, fmt.Errorf("the ledger accepted no append for %s; make room on the disk of NATS, restart NATS, "+
-				"then this server: nothing acknowledged is lost: %w", l.cfg.AppendPatience, err)
-		} else if err != nil {
-			return Outcome{}, err
-		}
+	if err := l.settle(ctx, now, out); err != nil {
+		return Outcome{}, err
 	}
 	l.took = Observation{Inputs: len(inputs), Events: len(out.Events), Merges: out.Merges, Decide: decided, Append: time.Since(began) - decided}
 	l.took.count(out.Changes)
@@ -291,6 +282,36 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		l.cfg.Changed(now, out.Changes, l.took)
 	}
 	return out, nil
+}
+
+// settle appends what a step decided. If it decided nothing, it makes sure that its answers are not out of date.
+func (l *Loop) settle(ctx context.Context, now time.Time, out Outcome) error {
+	confirms := len(out.Events) == 0 && len(out.Replies) > 0 && l.cfg.Confirm != nil
+	if len(out.Events) == 0 && !confirms {
+		return nil
+	}
+	// Finish an append that has begun even if the loop is to end: half a step must not be acted on.
+	patient, cancel := outlive(ctx, lastAppend)
+	defer cancel()
+	patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
+	defer giveUp()
+	defer context.AfterFunc(l.queue.leading, giveUp)()
+	var err error
+	if confirms {
+		err = l.cfg.Confirm(patient)
+	} else {
+		err = l.append(patient, now, out)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case l.queue.leading.Err() != nil:
+		return fmt.Errorf("this server no longer leads: %w", err)
+	case errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil:
+		return fmt.Errorf("the ledger accepted no append for %s; make room on the disk of NATS, restart NATS, "+
+			"then this server: nothing acknowledged is lost: %w", l.cfg.AppendPatience, err)
+	}
+	return err
 }
 
 // lastAppend is how long an append may still take once the loop is to end. The ledger may be unreachable, and

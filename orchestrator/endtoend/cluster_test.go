@@ -2,6 +2,7 @@ package endtoend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -42,6 +43,7 @@ type natsCluster struct {
 	names []string
 	ports []int
 	procs map[string]*proc
+	who   *identity.Credentials
 	nc    *nats.Conn
 	js    jetstream.JetStream
 }
@@ -105,6 +107,7 @@ cluster { name: outbid, listen: 127.0.0.1:%d, routes: [%s] }
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.who = who
 	poll(t, "the cluster", func() bool {
 		if c.nc != nil {
 			c.nc.Close()
@@ -223,10 +226,9 @@ func (s *server) tellAll(clients int) *tells {
 	return t
 }
 
-// gap returns the longest time without acknowledgements around a time, once they have resumed.
-func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
+// gap returns the longest time without acknowledgements around a time, and its end, once they have resumed.
+func (t *tells) gap(tb testing.TB, around time.Time) (longest time.Duration, end time.Time) {
 	tb.Helper()
-	longest := time.Duration(0)
 	poll(tb, "acknowledgements", func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -237,12 +239,37 @@ func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
 	last := around
 	for _, at := range t.at {
 		if at.After(around) {
-			longest = max(longest, at.Sub(last))
+			if took := at.Sub(last); took > longest {
+				longest, end = took, at
+			}
 			last = at
 		}
 	}
 	t.at = nil
-	return longest
+	return longest, end
+}
+
+// steady returns since when there were answers without a longer pause before a time: another leader may have been elected
+// meanwhile.
+func (t *tells) steady(before time.Time) (since time.Time) {
+	const pause = 300 * time.Millisecond
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := time.Time{}
+	for _, at := range t.at {
+		if at.After(before) {
+			break
+		}
+		if at.Sub(last) > pause {
+			since = at
+		}
+		last = at
+	}
+	if before.Sub(last) > pause {
+		since = before
+	}
+	t.at = nil
+	return since
 }
 
 // since counts the acknowledgements after a time. mu must be held.
@@ -251,38 +278,126 @@ func (t *tells) since(after time.Time) int {
 	return len(t.at) - i
 }
 
+// bare makes a client without Outbid ask the leader of a stream all the time, and records the times of the answers. It
+// publishes what the leader refuses, because it names a sequence number that the stream has not reached.
+func (c *natsCluster) bare(stream, subject string) *tells {
+	c.t.Helper()
+	nc, err := nats.Connect(c.urls(), append(c.who.Options(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+		nats.ReconnectJitter(0, 0), nats.PingInterval(time.Second))...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t := &tells{stop: stop}
+	t.group.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			short, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
+			_, err := js.Publish(short, subject, nil, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequence(1<<40), jetstream.WithRetryAttempts(0))
+			cancel()
+			if _, answered := errors.AsType[*jetstream.APIError](err); answered {
+				t.mu.Lock()
+				t.at = append(t.at, time.Now())
+				t.mu.Unlock()
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return t
+}
+
+// stalled is a cluster in which clients report, and a bare client of NATS asks the leader of the ledger's stream.
+type stalled struct {
+	*natsCluster
+	server        *server
+	clients, bare *tells
+	stalls, ours  []time.Duration
+}
+
+func newStalled(t *testing.T) *stalled {
+	t.Helper()
+	c := startCluster(t)
+	dir := t.TempDir()
+	s := serveData(t, dir, "one", "serve", "--nats", c.urls(), "--nats-replicas", "3", "--keys", c.keys, "--data", filepath.Join(dir, "one"))
+	return &stalled{natsCluster: c, server: s, clients: s.tellAll(4), bare: c.bare("OUTBID_LEDGER", "outbid.v1.ledger")}
+}
+
+// measure records how long nothing was acknowledged since a time, and the share of it in which NATS answered steadily.
+func (s *stalled) measure(what string, since time.Time) {
+	s.t.Helper()
+	stall, end := s.clients.gap(s.t, since)
+	nats := s.bare.steady(end)
+	s.t.Logf("%s: nothing was acknowledged for %s; NATS answered steadily after %s; it first elected after %s", what, stall.Round(time.Millisecond),
+		nats.Sub(since).Round(time.Millisecond), s.elected("OUTBID_LEDGER", since).Round(time.Millisecond))
+	s.stalls, s.ours = append(s.stalls, stall), append(s.ours, end.Sub(nats))
+}
+
+// end checks that the server still runs and kept everything that it acknowledged.
+func (s *stalled) end() {
+	s.t.Helper()
+	for _, t := range []*tells{s.clients, s.bare} {
+		t.stop()
+		t.group.Wait()
+	}
+	kept := 0
+	for _, steps := range s.server.reported(s.clients.sweep) {
+		kept += len(steps)
+	}
+	if kept < s.clients.acked {
+		s.t.Errorf("%d reports are kept of %d that were acknowledged", kept, s.clients.acked)
+	}
+	for what, list := range map[string][]time.Duration{"stall": s.stalls, "Outbid's share": s.ours} {
+		slices.Sort(list)
+		s.t.Logf("%s: median %s, worst %s of %d", what, list[len(list)/2].Round(time.Millisecond), list[len(list)-1].Round(time.Millisecond), len(list))
+	}
+	s.server.stop()
+}
+
 // TestTheLedgersLeaderIsKilled checks that the other NATS servers continue when the leader of the ledger's stream is
 // killed. Appends wait for NATS's election and little more. OUTBID_NATS_KILLS is the number of repetitions, for
 // measurements.
 func TestTheLedgersLeaderIsKilled(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	dir := t.TempDir()
-	s := serveData(t, dir, "one", "serve", "--nats", c.urls(), "--nats-replicas", "3", "--keys", c.keys, "--data", filepath.Join(dir, "one"))
-	clients := s.tellAll(4)
-	var stalls []time.Duration
+	s := newStalled(t)
 	for range number(t, "OUTBID_NATS_KILLS", 1) {
-		name := c.leader("OUTBID_LEDGER")
-		c.leader("KV_OUTBID_LEADER")
+		name := s.leader("OUTBID_LEDGER")
+		s.leader("KV_OUTBID_LEADER")
 		killed := time.Now()
-		c.procs[name].kill()
-		stall := clients.gap(t, killed)
-		stalls = append(stalls, stall)
-		elected := c.elected("OUTBID_LEDGER", killed)
-		t.Logf("%s was killed: nothing was acknowledged for %s; NATS had another leader after %s", name, stall.Round(time.Millisecond),
-			elected.Round(time.Millisecond))
-		c.start(name)
+		s.procs[name].kill()
+		s.measure(name+" was killed", killed)
+		s.start(name)
 	}
-	clients.stop()
-	clients.group.Wait()
-	kept := 0
-	for _, steps := range s.reported(clients.sweep) {
-		kept += len(steps)
+	s.end()
+}
+
+// TestTwoNATSServersAreGone checks that the server waits while two of three NATS servers are gone, and continues by itself.
+// OUTBID_NATS_GONE is for how many seconds, and OUTBID_NATS_KILLS how often.
+func TestTwoNATSServersAreGone(t *testing.T) {
+	t.Parallel()
+	s := newStalled(t)
+	gone := time.Duration(number(t, "OUTBID_NATS_GONE", 5)) * time.Second
+	for range number(t, "OUTBID_NATS_KILLS", 1) {
+		first := s.leader("OUTBID_LEDGER")
+		s.leader("KV_OUTBID_LEADER")
+		names := []string{first, s.names[(slices.Index(s.names, first)+1)%3]}
+		killed := time.Now()
+		for _, name := range names {
+			s.procs[name].kill()
+		}
+		<-time.After(gone)
+		for _, name := range names {
+			s.start(name)
+		}
+		s.measure(fmt.Sprintf("%v were gone for %s", names, gone), killed)
 	}
-	if kept < clients.acked {
-		t.Errorf("%d reports are kept of %d that were acknowledged", kept, clients.acked)
-	}
-	slices.Sort(stalls)
-	t.Logf("median %s, worst %s of %d", stalls[len(stalls)/2], stalls[len(stalls)-1], len(stalls))
-	s.stop()
+	s.end()
 }

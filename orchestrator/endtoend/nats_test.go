@@ -1,6 +1,7 @@
 package endtoend
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -52,7 +56,72 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
+// natsAt starts a NATS server in this process at a given port.
+func natsAt(t *testing.T, dir string, port int) *bus.Server {
+	t.Helper()
+	var nats *bus.Server
+	poll(t, "NATS", func() bool {
+		var err error
+		nats, err = bus.StartServer(bus.ServerConfig{Dir: dir, Port: port})
+		return err == nil
+	})
+	return nats
+}
+
+// repeats waits until the process has printed something n times.
+func (p *proc) repeats(what string, n int) {
+	p.t.Helper()
+	poll(p.t, fmt.Sprintf("%q, for the %d. time", what, n), func() bool {
+		text, _ := p.out.text()
+		return strings.Count(text, what) >= n
+	})
+}
+
+// TestAnOrchestratorWaitsForNATS starts a server before its NATS, and stops NATS while it leads. It waits both times, logs
+// that, and continues.
+func TestAnOrchestratorWaitsForNATS(t *testing.T) {
+	t.Parallel()
+	dir, locks, port := t.TempDir(), t.TempDir(), freePorts(t, 1)[0]
+	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	p := startServer(t, dir, "one", "serve", "--lease", "4s", "--nats", url, "--data", filepath.Join(dir, "one"))
+	p.repeats("waiting for NATS", 1)
+	nats := natsAt(t, filepath.Join(dir, "nats"), port)
+	p.ready()
+	s := p.server
+	start(t, dir, "worker", "--nats", url, "--keys", s.Info.Keys, "--name", "w", "--devices", "cpu:2", "--dir", filepath.Join(dir, "w"))
+	id := s.submit(job{name: "busy", mode: "well", tuner: random(60), trials: 2, env: map[string]string{"PACE": "100ms"}}.spec(t, locks))
+	s.waitSteps(id, 4) // something must be in flight when NATS goes
+	if err := nats.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.repeats("waiting for NATS", 2)
+	s.repeats("NATS at "+url+" does not answer", 1)
+	poll(t, "a refusal to answer", func() bool { // its lease has expired, so another server may lead
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := s.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: id})
+		return status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "waits for NATS")
+	})
+	resp, err := http.Get(s.Info.API + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "waiting for NATS") {
+		t.Errorf("/readyz without NATS: %s %s", resp.Status, body)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	nats = natsAt(t, filepath.Join(dir, "nats"), port)
+	t.Cleanup(func() { _ = nats.Close() })
+	s.repeats("NATS is back", 2)
+	s.mustDone(id)
+	noTwoOwners(t, locks)
+	s.stop()
+}
+
+// TestAServerThatWaitsForNATSStops checks that an interrupt ends it soon.
+func TestAServerThatWaitsForNATSStops(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	nats, err := bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats")})
@@ -60,26 +129,14 @@ func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serveData(t, dir, "one", "serve", "--lease", "4s", "--nats", nats.URL(), "--data", filepath.Join(dir, "one"))
-	start(t, dir, "worker", "--nats", nats.URL(), "--keys", s.Info.Keys, "--name", "w", "--devices", "cpu:2",
-		"--dir", filepath.Join(dir, "w"))
-	id := s.submit(job{name: "busy", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()))
-	s.waitSteps(id, 4) // something must be in flight when NATS goes
 	if err := nats.Close(); err != nil {
 		t.Fatal(err)
 	}
-	gone := time.Now()
-	select {
-	case <-s.ended:
-	case <-time.After(patience):
-		t.Fatal("it is still running without NATS")
-	}
-	text, _ := s.out.text()
-	// The lead outlives a stalled disk by the lease of the workers, 4 s; then the server's calls have to end.
-	if took := time.Since(gone); took > time.Minute || !strings.Contains(text, "NATS at "+nats.URL()+" does not answer") {
-		t.Errorf("it ended after %s with the output:\n%s", took, text)
-	} else {
-		t.Logf("it ended after %s", took)
-	}
+	s.repeats("waiting for NATS", 1)
+	s.stop()
+	early := start(t, dir, "serve", "--nats", nats.URL(), "--data", filepath.Join(dir, "two"), "--api", "127.0.0.1:0")
+	early.repeats("waiting for NATS", 1)
+	early.stop()
 }
 
 // runNATS is a NATS server in a separate process, so that it can have a separate disk.
@@ -129,19 +186,17 @@ func TestAFullDiskOfNATSIsNamed(t *testing.T) {
 	_, _ = s.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{
 		Spec: job{name: "full", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()),
 	})
-	select {
-	case <-s.ended:
-	case <-time.After(patience):
-		t.Fatal("it is still running without a disk")
-	}
-	if text, _ := s.out.text(); !strings.Contains(text, "its disk is full") || strings.Contains(text, "does not answer") {
-		t.Errorf("output with a full disk:\n%s", text)
-	}
+	s.repeats("its disk is full", 1)
+	s.kill()
 	again := start(t, dir, append(args, "--api", "127.0.0.1:0")...)
-	<-again.ended
-	if text, _ := again.out.text(); !strings.Contains(text, "its disk is full") || strings.Contains(text, "leads since") {
-		t.Errorf("output of a second start:\n%s", text)
+	again.repeats("its disk is full", 1)
+	for name, p := range map[string]*proc{"the leader": s.proc, "a second start": again} {
+		if text, _ := p.out.text(); !strings.Contains(text, "waiting for NATS") || strings.Contains(text, "does not answer") ||
+			strings.Contains(text, "leads since") {
+			t.Errorf("output of %s:\n%s", name, text)
+		}
 	}
+	again.kill()
 }
 
 func TestADeadPredecessorIsNamedAndTakenOverFrom(t *testing.T) {

@@ -164,22 +164,29 @@ func report(step int64, loss float64, saved string) error {
 	return err
 }
 
-// lockDevices takes a lock for each device of the node.
+// lockDevices takes a lock for each device of the node and, with LOCK_TRIALS, for the trial.
 func lockDevices() (unlock func(), err error) {
 	dir := os.Getenv("LOCKS")
 	if dir == "" {
 		return func() {}, nil
 	}
 	var files []*os.File
+	var names []string
 	for _, d := range strings.Split(os.Getenv("OUTBID_DEVICES"), ",") {
-		path := filepath.Join(dir, os.Getenv("OUTBID_NODE")+"-"+d)
+		names = append(names, os.Getenv("OUTBID_NODE")+"-"+d)
+	}
+	if os.Getenv("LOCK_TRIALS") != "" {
+		names = append(names, "trial-"+strings.ReplaceAll(os.Getenv("OUTBID_SWEEP")+"-"+os.Getenv("OUTBID_TRIAL"), "/", "-"))
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return nil, err
 		}
 		_ = f.Chmod(0o666) // trials of other users may get the device later
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			return nil, errors.Join(fmt.Errorf("TWO OWNERS of device %s", path), os.WriteFile(path+".two-owners", nil, 0o600))
+			return nil, errors.Join(fmt.Errorf("TWO OWNERS of %s", path), os.WriteFile(path+".two-owners", nil, 0o600))
 		}
 		files = append(files, f)
 	}

@@ -37,7 +37,9 @@ type torment struct {
 	steps   int64    // of each trial of the healthy sweep
 	bad     []string // sweeps of the hostile tenant
 	did     map[string]int
-	wrong   sync.Map // answers that do not name the invalid input, by text
+	// lockTrials lets the healthy sweep's trials detect that another process runs the same trial.
+	lockTrials bool
+	wrong      sync.Map // answers that do not name the invalid input, by text
 }
 
 // TestHostileInputsAndKillsLoseNothing lasts for OUTBID_TORMENT; OUTBID_TORMENT_SEED determines the events.
@@ -237,6 +239,9 @@ func (m *torment) healthy(lasts time.Duration) string {
 	m.steps = max(20, int64(lasts/pace)/2)
 	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
 	spec.GetProgram().Command = []string{m.trainer}
+	if m.lockTrials {
+		spec.GetProgram().Env["LOCK_TRIALS"] = "1"
+	}
 	spec.Tenant = "good"
 	// A trial fails as the likely cause if more than max_restarts nodes in a row are lost while it runs there. Here
 	// they are killed for other reasons, and not all of them know: worker-small loses its note with its disk, and the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/ledger/archive"
 )
 
@@ -144,6 +145,6 @@ func (a *archiveList) open(ctx context.Context) (err error) {
 	if len(a.list) > 0 {
 		return nil
 	}
-	_, err = a.js.UpdateStream(ctx, a.stream.CachedInfo().Config)
+	_, err = bus.UpdateStream(ctx, a.js, a.stream.CachedInfo().Config)
 	return err
 }

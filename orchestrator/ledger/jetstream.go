@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/ledger/archive"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -35,11 +38,17 @@ const (
 	firstPause     = 20 * time.Millisecond
 	longestPause   = time.Second
 	// firstAttempt limits the first attempt of an append, in addition to the time for its bytes at attemptRate per
-	// second. The timeout of further attempts doubles. longestAppendPause is the longest pause between two attempts;
-	// it is short because an election of NATS may end at any time.
+	// second. The timeout of further attempts doubles, up to laterAttempt and eight times the time for its bytes.
+	// longestAppendPause is the longest pause between two attempts. They are short because an election of NATS may end at
+	// any time, and an attempt that began before gets no answer.
 	firstAttempt       = 500 * time.Millisecond
+	laterAttempt       = time.Second
 	attemptRate        = 4 << 20
 	longestAppendPause = 200 * time.Millisecond
+	// tellAgain is the time between two log messages about an append that gets no answer.
+	tellAgain = 30 * time.Second
+	// messageID is how many bytes of a batch's hash identify its message.
+	messageID = 16
 	// minPayload is the smallest message limit of a server that Outbid supports.
 	minPayload = 64 << 10
 	// batchOverhead is the space in a message for headers and for the fields of a batch besides its events.
@@ -80,6 +89,10 @@ type JetStream struct {
 	// archiveStep is called before each step of Archive that changes something, and stops it with an error. It is nil
 	// except in tests.
 	archiveStep func(step string) error
+
+	// acked is when the newest acknowledged attempt of an append began, and stored when an append was last known to be
+	// stored; both are nil at first.
+	acked, stored atomic.Pointer[time.Time]
 
 	mu   sync.Mutex
 	seq  uint64
@@ -153,18 +166,9 @@ func exists(ctx context.Context, js jetstream.JetStream, name string) (bool, err
 	return false, nil
 }
 
-// createPatience is how long the creation of a stream may take. NATS syncs its files, which takes a busy disk more than the
-// five seconds that its client waits by default.
-const createPatience = 30 * time.Second
-
 // openStream opens or creates a stream, and refuses one that may lose messages.
 func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, createPatience)
-	defer cancel()
-	stream, err := js.Stream(ctx, cfg.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = js.CreateStream(ctx, cfg)
-	}
+	stream, err := bus.MakeStream(ctx, js, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
 	}
@@ -245,6 +249,19 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	return b, nil
 }
 
+// Acked returns when the newest append that NATS acknowledged began, or zero. No other writer had appended by then.
+func (l *JetStream) Acked() time.Time { return timeOf(&l.acked) }
+
+// Stored returns when an append was last known to be stored, or zero. Others may have appended since.
+func (l *JetStream) Stored() time.Time { return timeOf(&l.stored) }
+
+func timeOf(p *atomic.Pointer[time.Time]) time.Time {
+	if at := p.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
 // Import appends a batch of another ledger as it is. It must be the next one of the chain.
 func (l *JetStream) Import(ctx context.Context, b *outbidv1.Batch) error {
 	l.mu.Lock()
@@ -302,10 +319,16 @@ func (l *JetStream) cleanParts(ctx context.Context) {
 // number and is therefore stored at most once.
 func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) error {
 	told := time.Time{}
-	timeout := min(firstAttempt+time.Duration(len(data))*time.Second/attemptRate, attemptTimeout)
-	for pause := firstPause; ; pause, timeout = min(2*pause, longestAppendPause), min(2*timeout, attemptTimeout) {
-		err := l.publish(ctx, b.GetSeq(), data, timeout)
+	transfer := time.Duration(len(data)) * time.Second / attemptRate
+	timeout, longest := min(firstAttempt+transfer, attemptTimeout), min(laterAttempt+8*transfer, attemptTimeout)
+	for pause := firstPause; ; pause, timeout = min(2*pause, longestAppendPause), min(2*timeout, longest) {
+		began := time.Now()
+		again, err := l.publish(ctx, b, data, timeout)
 		if err == nil {
+			if !again {
+				l.acked.Store(&began)
+			}
+			l.stored.Store(new(time.Now()))
 			return nil
 		}
 		if !retryable(err) {
@@ -315,40 +338,44 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 			stored, readErr := l.fate(ctx, b, timeout)
 			switch {
 			case stored:
+				l.stored.Store(new(time.Now()))
 				return nil
 			case readErr != nil && !retryable(readErr):
 				return readErr
 			}
 		}
-		if time.Since(told) > attemptTimeout {
-			told = time.Now()
-			l.log.Warn("an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "error", err)
+		level := slog.LevelDebug
+		if time.Since(told) > tellAgain {
+			told, level = time.Now(), slog.LevelWarn
 		}
+		l.log.Log(ctx, level, "an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "after", time.Since(began), "error", err)
 		if waitErr := sleep(ctx, pause); waitErr != nil {
 			return fmt.Errorf("append batch %d to the ledger: %w; last try: %w", b.GetSeq(), waitErr, err)
 		}
 	}
 }
 
-func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	list := l.segments.known()
+// publish is one attempt of store. It reports whether an earlier one had stored the batch. NATS knows that by the message's
+// ID for two minutes, and says it before the cluster has elected its own leader, without which nothing can be read.
+func (l *JetStream) publish(ctx context.Context, b *outbidv1.Batch, data []byte, timeout time.Duration) (again bool, err error) {
+	seq, list := b.GetSeq(), l.segments.known()
 	newest := list[len(list)-1]
 	if seq == newest.first {
 		if err := l.segments.confirm(ctx, newest); err != nil {
-			return err
+			return false, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: newest.subject, Data: data},
-		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1), jetstream.WithRetryAttempts(0))
+		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1), jetstream.WithMsgID(hex.EncodeToString(b.GetHash()[:messageID])), jetstream.WithRetryAttempts(0))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if ack.Sequence != seq {
-		return fmt.Errorf("it was stored as message %d: stream and ledger do not count alike", ack.Sequence)
+		return false, fmt.Errorf("it was stored as message %d: stream and ledger do not count alike", ack.Sequence)
 	}
-	return nil
+	return ack.Duplicate, nil
 }
 
 // fate reports whether b is in the ledger. The error is ErrConflict if another batch is in its place. If the segment

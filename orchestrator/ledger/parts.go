@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -117,11 +118,12 @@ func (p *parts) open(ctx context.Context, write bool) error {
 	if p.stream != nil && (p.confirmed || !write) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	stream, err := p.js.Stream(ctx, p.name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && write {
-		stream, err = p.js.CreateStream(ctx, p.config)
+	var stream jetstream.Stream
+	var err error
+	if write {
+		stream, err = bus.MakeStream(ctx, p.js, p.config)
+	} else {
+		stream, err = p.stored(ctx)
 	}
 	if err != nil {
 		return err
@@ -130,12 +132,19 @@ func (p *parts) open(ctx context.Context, write bool) error {
 		return err
 	}
 	if write {
-		if _, err := p.js.UpdateStream(ctx, stream.CachedInfo().Config); err != nil {
+		if _, err := bus.UpdateStream(ctx, p.js, stream.CachedInfo().Config); err != nil {
 			return err
 		}
 	}
 	p.stream, p.confirmed = stream, write
 	return nil
+}
+
+// stored returns the stream if it exists.
+func (p *parts) stored(ctx context.Context) (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return p.js.Stream(ctx, p.name)
 }
 
 // clean removes the parts of batches up to archived, and those of batches that were never appended, because the ledger

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 )
 
 // Default limits of a segment. After a kill, NATS reads a segment that was written to in the last minutes from its
@@ -265,7 +267,7 @@ func (s *segments) extend(ctx context.Context) error {
 	}
 	n := newest.n + 1
 	cfg := s.config.settings(n, state.last+1)
-	next, err := s.js.CreateStream(ctx, cfg)
+	next, err := bus.CreateStream(ctx, s.js, cfg)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another writer was faster
 		next, err = s.js.Stream(ctx, cfg.Name)
 	}
@@ -279,7 +281,7 @@ func (s *segments) extend(ctx context.Context) error {
 
 // confirm writes the settings of a segment that has no batch yet.
 func (s *segments) confirm(ctx context.Context, empty *segment) error {
-	_, err := s.js.UpdateStream(ctx, empty.stream.CachedInfo().Config)
+	_, err := bus.UpdateStream(ctx, s.js, empty.stream.CachedInfo().Config)
 	return err
 }
 

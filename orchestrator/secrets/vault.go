@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
@@ -104,13 +105,10 @@ func open(ctx context.Context, nc *nats.Conn, cfg Config) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	kv, err := js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: Bucket, Description: "secrets of tenants, encrypted", History: 1,
-			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
-		})
-	}
+	kv, err := bus.MakeBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: Bucket, Description: "secrets of tenants, encrypted", History: 1,
+		Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -18,16 +18,37 @@ type leadership struct {
 	*natsLink
 	lead        *bus.Leadership
 	openArchive storeOpener
+	// acked and stored are those of the ledger; nil before it is open.
+	acked, stored func() time.Time
 	// leading is lead for concurrent readers while the server opens.
 	leading atomic.Pointer[bus.Leadership]
 }
 
 // takeLead waits until this server leads. A server that runs NATS itself leads at once, because the previous leader
 // used the previous NATS.
+// If NATS does not answer or accept writes, the server waits for it.
 func (ld *leadership) takeLead(ctx context.Context) error {
 	if ld.embedded != nil {
 		return ld.campaign(ctx)
 	}
+	waits := natsWait{log: ld.log}
+	for {
+		reconnects := ld.nc.Stats().Reconnects
+		err := ld.tryLead(ctx)
+		unreachable, ok := errors.AsType[*UnreachableError](err)
+		if ctx.Err() != nil || !ok && (err == nil || ld.nc.Stats().Reconnects == reconnects) {
+			return err
+		}
+		why := "the connection was lost meanwhile"
+		if ok {
+			why = unreachable.Msg
+		}
+		waits.tell(why)
+	}
+}
+
+// tryLead waits until this server leads, or fails after LeadWait unless it is a standby.
+func (ld *leadership) tryLead(ctx context.Context) error {
 	leader, err := bus.CurrentLeader(ctx, ld.nc)
 	if ld.cfg.Standby {
 		if err != nil {
@@ -75,7 +96,8 @@ func (ld *leadership) campaign(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, release)
 	host, _ := os.Hostname() // only lets the next leader detect that this process is dead
 	lead, err := bus.Campaign(held, ld.nc, bus.Candidate{
-		ID: ld.cfg.Name, Host: host, PID: os.Getpid(), Force: ld.embedded != nil, Patience: ld.cfg.Lease, Replicas: ld.cfg.NATS.Replicas, Logger: ld.log,
+		ID: ld.cfg.Name, Host: host, PID: os.Getpid(), Force: ld.embedded != nil, Patience: ld.cfg.Lease,
+		Waits: ld.embedded == nil, Replicas: ld.cfg.NATS.Replicas, Logger: ld.log,
 	})
 	if !stop() {
 		release()

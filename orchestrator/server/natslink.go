@@ -45,7 +45,7 @@ func (n *natsLink) open(ctx context.Context, certs *tls.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if n.nc, err = o.connect(ctx, who, n.embedded, "orchestrator "+n.cfg.Name, n.log); err != nil {
+	if err := n.connect(ctx, who); err != nil {
 		return err
 	}
 	n.onClose(func() error {
@@ -61,6 +61,22 @@ func (n *natsLink) open(ctx context.Context, certs *tls.Config) (err error) {
 		return nil
 	})
 	return nil
+}
+
+// connect connects to NATS. It waits for a separate NATS that is not there yet.
+func (n *natsLink) connect(ctx context.Context, who *identity.Credentials) (err error) {
+	waits := natsWait{log: n.log}
+	for {
+		n.nc, err = n.cfg.NATS.connect(ctx, who, n.embedded, "orchestrator "+n.cfg.Name, n.log)
+		if err == nil || n.embedded != nil || !bus.MayConnectLater(err) {
+			waits.over()
+			return err
+		}
+		waits.tell(err.Error())
+		if pause(ctx, natsAgain) != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
 }
 
 // maxPayload returns the maximum size of a NATS message in bytes.

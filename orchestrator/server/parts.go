@@ -48,7 +48,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
-	s.reports, s.record = reports, record
+	s.reports, s.record, s.acked, s.stored = reports, record, record.Acked, record.Stored
 	reports.use(ctx, record)
 	rules, options, err := s.cfg.newPolicy()
 	if err != nil {
@@ -76,13 +76,13 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Limits:     s.limitsOf,
 			Room:       s.room.full,
 			Version:    s.cfg.Version,
-			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.hasTokens(),
+			Lease:      s.cfg.Lease, Overlap: s.overlap(), Term: s.lead.Term(), Store: s.store.String(), Tenants: s.hasTokens(),
 			Trust: s.members.isMember, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log), Prices: s.prices.Message,
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
-		Send:   s.members.send,
+		Send: s.mayOrder(s.members.send), AppendPatience: s.appendPatience(), Confirm: s.confirm,
 		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Changed: sweepSpans{s.tracer}.follower(), Seen: reports.end.record,
 	})
 	if err != nil {
@@ -108,6 +108,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 func (s *Server) start(ctx context.Context) {
 	s.traces.find.Store(new(s.loop.TraceOf))
 	s.group.start(ctx, "control loop", s.runLoop)
+	s.group.start(ctx, "NATS", s.watchNATS)
 	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
 	s.group.start(ctx, "secrets of tenants", s.vault.Follow)
 	s.group.start(ctx, "API tokens", s.accounts.Follow)

@@ -89,23 +89,36 @@ func (c *closers) close() error {
 }
 
 // Open opens every part of a server in order: data, NATS, store, lead, workers, ledger, control, API. It waits for the
-// lead, which a standby gets when the leader is gone. Invalid configuration is a *FieldError; an unreachable NATS is an
-// *UnreachableError. Close releases what it opened.
+// lead, which a standby gets when the leader is gone, and for a separate NATS that is away. Invalid configuration is a
+// *FieldError. Close releases what it opened.
 func Open(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.filled()
 	if err != nil {
 		return nil, err
 	}
+	for try := 1; ; try++ {
+		s := assemble(cfg)
+		err := s.open(ctx)
+		if err == nil {
+			return s, nil
+		}
+		again := s.awaits(ctx, err, try)
+		err = errors.Join(err, s.Close())
+		if !again || pause(ctx, natsAgain) != nil {
+			return nil, err
+		}
+	}
+}
+
+// assemble returns a server that is not open.
+func assemble(cfg Config) *Server {
 	s := &Server{cfg: cfg, closers: &closers{}, group: newGroup(), registry: prometheus.NewRegistry()}
 	s.log = tracing.WithTraceIDs(cfg.Logger, s.traces.of)
 	s.natsLink = &natsLink{closers: s.closers, cfg: &s.cfg, log: s.log}
 	s.leadership.natsLink, s.leadership.openArchive = s.natsLink, s.archiveStore
 	s.operatorFiles = operatorFiles{log: s.log, now: cfg.Now, reload: cfg.Reload}
 	s.storeAccess.log = s.log
-	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return s
 }
 
 // Run runs the server until ctx ends, which is not an error, or until it fails. It calls ready, which may be nil, once
@@ -239,7 +252,7 @@ func (s *Server) openAPI(listener net.Listener) error {
 		Tokens: s.tokens, SignIn: s.signIn, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault,
 		Audit: s.audit, Accounts: s.accounts, Traces: s.tracer, Usage: s.usage, Prices: s.prices, Verify: s.verify, Retention: s.retention,
 		WhatIf:     newWhatIf(s.cfg.WhatIf, s.record),
-		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
+		MaxPayload: s.maxPayload, Away: s.away, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})
 	if err != nil {
 		return errors.Join(badField("API", "%w", err), listener.Close())

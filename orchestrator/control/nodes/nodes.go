@@ -33,6 +33,9 @@ type Settings struct {
 	// Lease is how long a node may run without contact to the server, and how long it must be silent before its
 	// devices are given to other trials.
 	Lease time.Duration
+	// Overlap is how long an earlier server that was cut off may have given orders after this one began. Nodes that this
+	// server has not heard of are not lost before that is over as well.
+	Overlap time.Duration
 	// Version of this server. Workers of another major version are refused.
 	Version string
 	// Term of this server: workers ignore orders of a lower term.
@@ -96,6 +99,8 @@ func (ns *Nodes) Start() {
 type nodeContact struct {
 	// seen is when the node was last seen.
 	seen time.Time
+	// heard is set once it has been seen since the start.
+	heard bool
 	// own is when the worker that owns the node's name was last seen, or zero if it has not been since the start.
 	own time.Time
 	// boot is the boot ID that was last seen. The core asks for the info of unknown boots.
@@ -173,8 +178,12 @@ func (ns *Nodes) checkNode(n *state.Node) {
 	if !n.Up() {
 		return
 	}
-	silent := ns.core.Now().Sub(ns.contact(n.Info.GetName()).seen)
-	if silent <= ns.set.Lease+LeaseMargin {
+	l := ns.contact(n.Info.GetName())
+	silent, allowed := ns.core.Now().Sub(l.seen), ns.set.Lease+LeaseMargin
+	if !l.heard {
+		allowed += ns.set.Overlap
+	}
+	if silent <= allowed {
 		return
 	}
 	ns.freeNode(n, fmt.Sprintf("silent for %s", silent.Round(time.Second)), true)
@@ -212,7 +221,7 @@ func (ns *Nodes) beat() time.Duration {
 func (ns *Nodes) Seen(at map[string]time.Time) {
 	for name, at := range at {
 		if l, known := ns.nodes[name]; known && at.After(l.seen) {
-			l.seen = at
+			l.seen, l.heard = at, true
 		}
 	}
 }

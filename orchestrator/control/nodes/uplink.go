@@ -18,7 +18,7 @@ func (ns *Nodes) Apply(up *outbidv1.Uplink) {
 	if ns.rival(n, l, up) {
 		return
 	}
-	l.seen, l.boot = ns.core.Now(), up.GetBoot()
+	l.seen, l.heard, l.boot = ns.core.Now(), true, up.GetBoot()
 	ns.OrdersDue(up.GetNode())
 	if n == nil || n.Info.GetBoot() != up.GetBoot() {
 		if up.GetInfo() == nil {
