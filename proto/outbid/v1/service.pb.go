@@ -31,7 +31,8 @@ type TrialColumnKind int32
 
 const (
 	TrialColumnKind_TRIAL_COLUMN_KIND_UNSPECIFIED TrialColumnKind = 0
-	// state, reason, step, until_step, best or best_step, as in Trial.
+	// state, reason, step, until_step, best, best_step, device_seconds or rounds, as in Trial, except that rounds is absent
+	// for 0; or created or ended, in seconds after the sweep was submitted. All times have seven significant digits.
 	TrialColumnKind_TRIAL_COLUMN_KIND_TRIAL TrialColumnKind = 1
 	// A metric of the newest report.
 	TrialColumnKind_TRIAL_COLUMN_KIND_METRIC TrialColumnKind = 2

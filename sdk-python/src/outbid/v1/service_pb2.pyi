@@ -35,7 +35,9 @@ class _TrialColumnKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     TRIAL_COLUMN_KIND_UNSPECIFIED: _TrialColumnKind.ValueType  # 0
     TRIAL_COLUMN_KIND_TRIAL: _TrialColumnKind.ValueType  # 1
-    """state, reason, step, until_step, best or best_step, as in Trial."""
+    """state, reason, step, until_step, best, best_step, device_seconds or rounds, as in Trial, except that rounds is absent
+    for 0; or created or ended, in seconds after the sweep was submitted. All times have seven significant digits.
+    """
     TRIAL_COLUMN_KIND_METRIC: _TrialColumnKind.ValueType  # 2
     """A metric of the newest report."""
     TRIAL_COLUMN_KIND_PARAMETER: _TrialColumnKind.ValueType  # 3
@@ -48,7 +50,9 @@ class TrialColumnKind(_TrialColumnKind, metaclass=_TrialColumnKindEnumTypeWrappe
 
 TRIAL_COLUMN_KIND_UNSPECIFIED: TrialColumnKind.ValueType  # 0
 TRIAL_COLUMN_KIND_TRIAL: TrialColumnKind.ValueType  # 1
-"""state, reason, step, until_step, best or best_step, as in Trial."""
+"""state, reason, step, until_step, best, best_step, device_seconds or rounds, as in Trial, except that rounds is absent
+for 0; or created or ended, in seconds after the sweep was submitted. All times have seven significant digits.
+"""
 TRIAL_COLUMN_KIND_METRIC: TrialColumnKind.ValueType  # 2
 """A metric of the newest report."""
 TRIAL_COLUMN_KIND_PARAMETER: TrialColumnKind.ValueType  # 3
