@@ -119,7 +119,7 @@ func TestReadColumnsReturnsTimesAfterTheSubmission(t *testing.T) {
 		s.view.Submitted = timestamppb.New(begin)
 		s.trials[0].Created, s.trials[0].Ended = timestamppb.New(begin), timestamppb.New(begin.Add(90*time.Second))
 		s.trials[1].Created, s.trials[1].Ended = timestamppb.New(begin.Add(1500*time.Millisecond)), nil
-		s.trials[1].DeviceSeconds, s.trials[1].Rounds = 0.1, 2
+		s.trials[1].DeviceSeconds, s.trials[1].Rounds, s.trials[1].CopiedFrom = 0.1, 2, proto.Int32(0)
 		s.trials[2].Created, s.trials[2].Ended = nil, nil
 	}, 0, 1, 2)
 	stream, err := h.dial(t, "").ReadColumns(t.Context(), &outbidv1.ReadColumnsRequest{Sweep: "digits-1"})
@@ -128,8 +128,8 @@ func TestReadColumnsReturnsTimesAfterTheSubmission(t *testing.T) {
 	}
 	rows, _, _ := readTable(t, stream.Recv)
 	for row, want := range map[int32]map[string]any{
-		0: {"1 created": 0.0, "1 ended": 90.0, "1 rounds": nil},
-		1: {"1 created": 1.5, "1 ended": nil, "1 rounds": 2.0, "1 device_seconds": float64(float32(0.1))},
+		0: {"1 created": 0.0, "1 ended": 90.0, "1 rounds": nil, "1 copied_from": nil},
+		1: {"1 created": 1.5, "1 ended": nil, "1 rounds": 2.0, "1 copied_from": 0.0, "1 device_seconds": float64(float32(0.1))},
 		2: {"1 created": nil, "1 ended": nil},
 	} {
 		for key, v := range want {

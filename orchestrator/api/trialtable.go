@@ -153,6 +153,9 @@ func (t *trialTable) take(trial *outbidv1.Trial) {
 	own("device_seconds").setNumber(row, single(trial.GetDeviceSeconds()))
 	own("created").setNumber(row, t.secondsOf(trial.GetCreated()))
 	own("ended").setNumber(row, t.secondsOf(trial.GetEnded()))
+	if trial.CopiedFrom != nil {
+		own("copied_from").setNumber(row, float64(trial.GetCopiedFrom()))
+	}
 	if trial.GetRounds() > 0 {
 		own("rounds").setNumber(row, float64(trial.GetRounds()))
 	}

@@ -13,6 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import HOSTILE, Outbid, Watched, shown_rows
 from playwright.sync_api import Page, Route, expect
+from test_matrix import sweep as spec_of
 from test_pages import SCREENS
 
 TRIALS = 12
@@ -197,4 +198,16 @@ def test_forks_and_soups(quiet: Outbid, watched: Watched, failed: str, screen: s
     expect(main).to_contain_text("✗ dropped (0.9 with, 0.6 without)")
     expect(main).to_contain_text("the average of 1 of 2 checkpoints")
     expect(main).to_contain_text(f"outbid soup {failed} --get 1 --to FILE")
+    whole(page)
+
+
+def test_copies_in_a_population(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    sweep = quiet.submit(spec_of("pbt"))
+    quiet.done(sweep)
+    page.goto(f"{quiet.url}/ui/sweeps/{sweep}")
+    page.get_by_text("Forks, copies and soups").press("Enter")
+    expect(page.get_by_role("heading", name="Copies")).to_be_visible()
+    copied = page.get_by_role("region", name="Copies of trials").locator("tbody tr").first
+    expect(copied.get_by_role("link")).not_to_have_count(1)
     whole(page)

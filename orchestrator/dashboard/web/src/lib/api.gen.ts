@@ -1295,6 +1295,7 @@ export interface Trial {
   rounds: number;
   attributes: Record<string, string>;
   retries: number;
+  copied_from?: number;
 }
 
 export interface TrialColumn {
