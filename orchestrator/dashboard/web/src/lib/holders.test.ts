@@ -26,6 +26,12 @@ describe("holds", () => {
     ]);
   });
 
+  it("follows trials of other tenants, which have no name", () => {
+    const hidden = [{ info: { name: "n" }, uses: [{ device: 0, fork: { sweep: "", trial: 0, lease_id: "0" } }] }] as unknown as Node[];
+    const all = holds([round(1, [decision("grant", "", [0, 1], "2026-01-01T00:02:00Z")])], hidden);
+    expect(all.map((h) => [h.sweep, h.device, h.held, h.term])).toEqual([["", 1, false, minute(2)], ["", 0, true, minute(2)]]);
+  });
+
   it("does not know when a trial ended by itself", () => {
     const [ended] = holds([round(1, [decision("grant", "a-1", [0], "2026-01-01T00:02:00Z")])], []);
     expect(ended && endOf(ended, minute(4))).toEqual({ to: minute(2), known: false });

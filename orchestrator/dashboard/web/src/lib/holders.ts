@@ -41,7 +41,8 @@ export function holds(rounds: Round[], nodes: Node[]): Hold[] {
   for (const n of nodes) for (const u of n.uses) {
     const name = n.info?.name ?? "", key = u.fork ? keyOf(u.fork.sweep, u.fork.trial, u.fork.lease_id) : "";
     const hold = open.get(`${name} ${u.device}`);
-    if (hold?.key === key) hold.held = true;
+    // Of another tenant's trial the nodes say only that there is one.
+    if (hold && (hold.key === key || (u.fork?.sweep === "" && hold.sweep === ""))) hold.held = true;
     else if (u.fork) all.push({ node: name, device: u.device, sweep: u.fork.sweep, trial: u.fork.trial, key, from: NaN, term: NaN, taken: NaN, held: true, reason: "", round: "" });
   }
   return all.reverse();

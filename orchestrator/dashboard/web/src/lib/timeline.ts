@@ -53,9 +53,9 @@ export function timeTicks(length: number, most: number): number[] {
   return Array.from({ length: Math.floor(length / unit + 1e-9) + 1 }, (_, i) => i * unit);
 }
 
-/** Returns a time since a begin. */
-function age(seconds: number): string {
-  return seconds < 1 ? `${Number(seconds.toFixed(3))}s` : duration(seconds).replace(/ 0[smh]$/, "");
+/** Returns a duration, below ten seconds with milliseconds. */
+export function age(seconds: number): string {
+  return seconds < 10 ? `${Number(seconds.toFixed(3))}s` : duration(seconds).replace(/ 0[smh]$/, "");
 }
 
 const TOP = 6, BOTTOM = 22, RIGHT = 10;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Column } from "./columns";
 import { bestCells, cellAt, grid, rangeOf } from "./contour";
 import { failureKind } from "./failures";
-import { lives, timeTicks } from "./timeline";
+import { age, lives, timeTicks } from "./timeline";
 
 const rows = (n: number): Uint32Array => Uint32Array.from({ length: n }, (_, i) => i);
 const column = (key: string, number: (row: number) => number): Column =>
@@ -57,6 +57,7 @@ describe("lives", () => {
 
   it("survives a trial without times", () => {
     expect(lives(rows(1), () => NaN, () => NaN, () => 0, 10, 10).bars).toEqual([]);
+    expect([0, 1.2000000001, 0.0234567, 61].map(age)).toEqual(["0s", "1.2s", "0.023s", "1m 1s"]);
     expect(timeTicks(Infinity, 5)).toEqual([]);
     expect(timeTicks(7200, 4)).toEqual([0, 1800, 3600, 5400, 7200]);
   });
