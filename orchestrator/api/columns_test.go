@@ -10,8 +10,10 @@ import (
 	"math"
 	"net/http"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -105,6 +107,36 @@ func TestReadColumnsReturnsEveryValueExactly(t *testing.T) {
 	}
 	if _, ok := rows[1]["1 best"]; ok {
 		t.Error("trial 1 has a best value")
+	}
+}
+
+func TestReadColumnsReturnsTimesAfterTheSubmission(t *testing.T) {
+	t.Parallel()
+	h := serve(t, nil)
+	h.control.add("digits-1", "", 3)
+	begin := time.Unix(1_700_000_000, 0)
+	h.control.change("digits-1", func(s *fakeSweep) {
+		s.view.Submitted = timestamppb.New(begin)
+		s.trials[0].Created, s.trials[0].Ended = timestamppb.New(begin), timestamppb.New(begin.Add(90*time.Second))
+		s.trials[1].Created, s.trials[1].Ended = timestamppb.New(begin.Add(1500*time.Millisecond)), nil
+		s.trials[1].DeviceSeconds, s.trials[1].Rounds, s.trials[1].CopiedFrom = 0.1, 2, proto.Int32(0)
+		s.trials[2].Created, s.trials[2].Ended = nil, nil
+	}, 0, 1, 2)
+	stream, err := h.dial(t, "").ReadColumns(t.Context(), &outbidv1.ReadColumnsRequest{Sweep: "digits-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, _, _ := readTable(t, stream.Recv)
+	for row, want := range map[int32]map[string]any{
+		0: {"1 created": 0.0, "1 ended": 90.0, "1 rounds": nil, "1 copied_from": nil},
+		1: {"1 created": 1.5, "1 ended": nil, "1 rounds": 2.0, "1 copied_from": 0.0, "1 device_seconds": float64(float32(0.1))},
+		2: {"1 created": nil, "1 ended": nil},
+	} {
+		for key, v := range want {
+			if rows[row][key] != v {
+				t.Errorf("trial %d: %s is %v, want %v", row, key, rows[row][key], v)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -66,7 +68,8 @@ type trialTable struct {
 
 	mu      sync.Mutex
 	view    *outbidv1.Sweep
-	version uint64 // of Control
+	begin   time.Time // when the sweep was submitted
+	version uint64    // of Control
 	next    <-chan struct{}
 	read    time.Time
 	changed []uint64 // the version of each trial's last change
@@ -97,6 +100,13 @@ func newTrialTable(sweep string) *trialTable {
 
 // refresh reads what changed. The caller holds t.mu.
 func (t *trialTable) refresh(c Control) error {
+	if t.view == nil {
+		sweep, err := c.Sweep(t.sweep)
+		if err != nil {
+			return err
+		}
+		t.begin = sweep.GetSubmitted().AsTime()
+	}
 	for {
 		version, next, err := c.EachChange(t.sweep, t.version, t.take)
 		if err != nil {
@@ -140,6 +150,15 @@ func (t *trialTable) take(trial *outbidv1.Trial) {
 		own("best").setNumber(row, trial.GetBest())
 		own("best_step").setNumber(row, float64(trial.GetBestStep()))
 	}
+	own("device_seconds").setNumber(row, single(trial.GetDeviceSeconds()))
+	own("created").setNumber(row, t.secondsOf(trial.GetCreated()))
+	own("ended").setNumber(row, t.secondsOf(trial.GetEnded()))
+	if trial.CopiedFrom != nil {
+		own("copied_from").setNumber(row, float64(trial.GetCopiedFrom()))
+	}
+	if trial.GetRounds() > 0 {
+		own("rounds").setNumber(row, float64(trial.GetRounds()))
+	}
 	for _, name := range sortedKeys(trial.GetLast().GetMetrics()) {
 		t.column(outbidv1.TrialColumnKind_TRIAL_COLUMN_KIND_METRIC, name).setNumber(row, trial.GetLast().GetMetrics()[name])
 	}
@@ -154,6 +173,17 @@ func (t *trialTable) take(trial *outbidv1.Trial) {
 		}
 	}
 }
+
+// secondsOf returns a time in seconds after the sweep was submitted, or NaN for none.
+func (t *trialTable) secondsOf(at *timestamppb.Timestamp) float64 {
+	if at == nil {
+		return math.NaN()
+	}
+	return single(at.AsTime().Sub(t.begin).Seconds())
+}
+
+// single rounds a number so that it is sent in four bytes.
+func single(v float64) float64 { return float64(float32(v)) }
 
 // takeConfig puts a configuration, or a group of one, into a row.
 func (t *trialTable) takeConfig(row int, group string, config map[string]any) {

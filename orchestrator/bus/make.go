@@ -78,8 +78,8 @@ func patiently[T any](ctx context.Context, failed func(error), request func(cont
 		if isForming(err) {
 			left = peersPatience - time.Since(began)
 		}
-		if err == nil || ctx.Err() != nil || left <= 0 || !IsAway(err) {
-			return got, err
+		if err == nil || ctx.Err() != nil || left <= 0 || !IsAway(err) || errors.Is(err, nats.ErrConnectionClosed) {
+			return got, err // a connection that is closed stays so
 		}
 		if failed != nil {
 			failed(err)

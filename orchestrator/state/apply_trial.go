@@ -239,6 +239,9 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 	}
 	t.Config, t.Reason, t.AtTarget, t.Pausing = e.GetConfigJson(), e.GetReason(), false, false
 	t.UntilStep = e.GetUntilStep()
+	if from := source.Number; from != t.Number {
+		t.CopiedFrom = &from
+	}
 	if t.Round != nil {
 		f.setRound(t.Round.Voided())
 	}

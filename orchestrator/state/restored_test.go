@@ -108,3 +108,19 @@ func TestACloneStartsFromTheOneBefore(t *testing.T) {
 		t.Errorf("it starts from %q, want a", got)
 	}
 }
+
+// A trial remembers the other trial that its tuner copied last, also in a snapshot. A copy of itself is not one.
+func TestATrialRemembersWhatItWasCopiedFrom(t *testing.T) {
+	t.Parallel()
+	st, _ := running(t, spec(2), 3)
+	apply(t, st, saved(0, "x", 9, .1), saved(2, "y", 1, .5), cloned(1, 0, 9), cloned(2, 2, 9))
+	for _, st := range []*state.State{st, restore(t, st)} {
+		s := st.Sweeps["s-1"]
+		if got := st.TrialView(s, s.Trials[1]).CopiedFrom; got == nil || *got != 0 {
+			t.Errorf("trial 1 was copied from %v, want trial 0", got)
+		}
+		if got := st.TrialView(s, s.Trials[2]).CopiedFrom; got != nil {
+			t.Errorf("trial 2 was copied from %d", *got)
+		}
+	}
+}

@@ -239,7 +239,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		MaxStep: r.GetMaxStep(), Last: v.GetLast(), Attributes: v.GetAttributes(),
 		Metric: orNaN(r.Metric), Best: orNaN(v.Best), BestStep: v.GetBestStep(),
 		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
-		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), Retries: v.GetRetries(), DeviceSeconds: v.GetDeviceSeconds(),
+		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), Retries: v.GetRetries(), CopiedFrom: v.CopiedFrom, DeviceSeconds: v.GetDeviceSeconds(),
 		Checkpoints: v.GetCheckpoints(), Start: r.GetStart(), AtTarget: r.GetAtTarget(), Pausing: r.GetPausing(),
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),

@@ -189,7 +189,9 @@ type Trial struct {
 	Resumes    int32
 	// Retries counts how often the trial was retried after it had failed. From the first time on its tuner is not
 	// notified about it.
-	Retries       int32
+	Retries int32
+	// CopiedFrom is the other trial from whose checkpoint its tuner continued it last, or nil.
+	CopiedFrom    *int32
 	DeviceSeconds float64
 	// Checkpoints in the store, oldest first.
 	Checkpoints []*outbidv1.Checkpoint

@@ -137,6 +137,7 @@ func (t *Trial) record(sweep string) *outbidv1.Trial {
 		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes, Retries: t.Retries,
 		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
 		NodeLosses: t.NodeLosses, Suspected: t.Suspected, Rounds: t.Rounds, Merges: t.Merges,
+		CopiedFrom: t.CopiedFrom,
 	}
 	v.Best = number(t.Best)
 	return v

@@ -1,6 +1,7 @@
-"""Makes the pictures of docs/figures of a running server's pages: `pictures.py URL SWEEP DIRECTORY [TOKEN]`.
+"""Makes the pictures of docs/figures of a running server's pages: `pictures.py URL SWEEPS DIRECTORY [TOKEN]`.
 
-Each page in light and dark and on a phone. The page of API tokens needs a token of an admin. Look at the pictures
+SWEEPS is an id, or several, separated by commas, which are compared; the pages of the first one are taken. Each page in
+light and dark and on a phone. The page of API tokens needs a token of an admin. Look at the pictures
 before they are committed.
 """
 
@@ -15,12 +16,15 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 
-def main(url: str, sweep: str, directory: Path, token: str = "") -> None:
+def main(url: str, sweeps: str, directory: Path, token: str = "") -> None:
     """Save a picture of each page."""
+    sweep = sweeps.split(",")[0]
     pages = {
         "sweeps": "",
         "sweep": f"sweeps/{sweep}",
         "parameters": f"sweeps/{sweep}?explain=yes",
+        "views": f"sweeps/{sweep}?contour=yes&timeline=yes",
+        "compare": f"compare?sweeps={sweeps}&log=yes",
         "trial": f"sweeps/{sweep}/trials/0",
         "cluster": "cluster",
         "rounds": "rounds",
@@ -46,7 +50,7 @@ def main(url: str, sweep: str, directory: Path, token: str = "") -> None:
                 page.goto(f"{url}/ui/{path}")
                 page.wait_for_selector("main h1")
                 page.wait_for_timeout(1500)  # the charts are drawn
-                whole = name in ("sweep", "trial", "parameters")
+                whole = name in ("sweep", "trial", "parameters", "views", "compare")
                 save(page.screenshot(full_page=whole), directory / f"dashboard-{name}-{screen}.png")
         browser.close()
 

@@ -21,6 +21,7 @@ PAGES = {
     "ui/cluster": "local",
     "ui/rounds": "largest rho",
     "ui/rounds/2": "Auction",
+    "ui/compare?sweeps=finished-1,two-1": "Side by side",
     "ui/submit": "Write the file",
     "ui/tenants": "default",
     "ui/usage?by=tenant,user,type&label=note": "total",

@@ -31,7 +31,8 @@ type TrialColumnKind int32
 
 const (
 	TrialColumnKind_TRIAL_COLUMN_KIND_UNSPECIFIED TrialColumnKind = 0
-	// state, reason, step, until_step, best or best_step, as in Trial.
+	// state, reason, step, until_step, best, best_step, device_seconds, copied_from or rounds, as in Trial, except that
+	// rounds is absent for 0; or created or ended, in seconds after the sweep was submitted. All times have seven significant digits.
 	TrialColumnKind_TRIAL_COLUMN_KIND_TRIAL TrialColumnKind = 1
 	// A metric of the newest report.
 	TrialColumnKind_TRIAL_COLUMN_KIND_METRIC TrialColumnKind = 2
@@ -1126,7 +1127,9 @@ type Trial struct {
 	// Values that its training code noted, as JSON by name.
 	Attributes map[string]string `protobuf:"bytes,28,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How often it was retried after it had failed. From the first time on its tuner is told nothing about it.
-	Retries       int32 `protobuf:"varint,29,opt,name=retries,proto3" json:"retries,omitempty"`
+	Retries int32 `protobuf:"varint,29,opt,name=retries,proto3" json:"retries,omitempty"`
+	// The trial from whose checkpoint its tuner continued it last; absent if it only continued from its own.
+	CopiedFrom    *int32 `protobuf:"varint,30,opt,name=copied_from,json=copiedFrom,proto3,oneof" json:"copied_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1360,6 +1363,13 @@ func (x *Trial) GetAttributes() map[string]string {
 func (x *Trial) GetRetries() int32 {
 	if x != nil {
 		return x.Retries
+	}
+	return 0
+}
+
+func (x *Trial) GetCopiedFrom() int32 {
+	if x != nil && x.CopiedFrom != nil {
+		return *x.CopiedFrom
 	}
 	return 0
 }
@@ -7223,7 +7233,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astopped\x18\x05 \x01(\x05R\astopped\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x14\n" +
-	"\x05total\x18\b \x01(\x05R\x05total\"\xd2\b\n" +
+	"\x05total\x18\b \x01(\x05R\x05total\"\x88\t\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -7259,11 +7269,14 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x1c \x03(\v2 .outbid.v1.Trial.AttributesEntryR\n" +
 	"attributes\x12\x18\n" +
-	"\aretries\x18\x1d \x01(\x05R\aretries\x1a=\n" +
+	"\aretries\x18\x1d \x01(\x05R\aretries\x12$\n" +
+	"\vcopied_from\x18\x1e \x01(\x05H\x01R\n" +
+	"copiedFrom\x88\x01\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05_best\"\xfa\x01\n" +
+	"\x05_bestB\x0e\n" +
+	"\f_copied_from\"\xfa\x01\n" +
 	"\n" +
 	"TrialRound\x12\x1b\n" +
 	"\tfrom_step\x18\x01 \x01(\x03R\bfromStep\x120\n" +

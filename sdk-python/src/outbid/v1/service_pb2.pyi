@@ -35,7 +35,9 @@ class _TrialColumnKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     TRIAL_COLUMN_KIND_UNSPECIFIED: _TrialColumnKind.ValueType  # 0
     TRIAL_COLUMN_KIND_TRIAL: _TrialColumnKind.ValueType  # 1
-    """state, reason, step, until_step, best or best_step, as in Trial."""
+    """state, reason, step, until_step, best, best_step, device_seconds, copied_from or rounds, as in Trial, except that
+    rounds is absent for 0; or created or ended, in seconds after the sweep was submitted. All times have seven significant digits.
+    """
     TRIAL_COLUMN_KIND_METRIC: _TrialColumnKind.ValueType  # 2
     """A metric of the newest report."""
     TRIAL_COLUMN_KIND_PARAMETER: _TrialColumnKind.ValueType  # 3
@@ -48,7 +50,9 @@ class TrialColumnKind(_TrialColumnKind, metaclass=_TrialColumnKindEnumTypeWrappe
 
 TRIAL_COLUMN_KIND_UNSPECIFIED: TrialColumnKind.ValueType  # 0
 TRIAL_COLUMN_KIND_TRIAL: TrialColumnKind.ValueType  # 1
-"""state, reason, step, until_step, best or best_step, as in Trial."""
+"""state, reason, step, until_step, best, best_step, device_seconds, copied_from or rounds, as in Trial, except that
+rounds is absent for 0; or created or ended, in seconds after the sweep was submitted. All times have seven significant digits.
+"""
 TRIAL_COLUMN_KIND_METRIC: TrialColumnKind.ValueType  # 2
 """A metric of the newest report."""
 TRIAL_COLUMN_KIND_PARAMETER: TrialColumnKind.ValueType  # 3
@@ -544,6 +548,7 @@ class Trial(google.protobuf.message.Message):
     ROUNDS_FIELD_NUMBER: builtins.int
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     RETRIES_FIELD_NUMBER: builtins.int
+    COPIED_FROM_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     number: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
@@ -571,6 +576,8 @@ class Trial(google.protobuf.message.Message):
     rounds: builtins.int
     retries: builtins.int
     """How often it was retried after it had failed. From the first time on its tuner is told nothing about it."""
+    copied_from: builtins.int
+    """The trial from whose checkpoint its tuner continued it last; absent if it only continued from its own."""
     @property
     def config(self) -> google.protobuf.struct_pb2.Struct:
         """The configuration, for readers of JSON."""
@@ -635,10 +642,14 @@ class Trial(google.protobuf.message.Message):
         rounds: builtins.int = ...,
         attributes: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         retries: builtins.int = ...,
+        copied_from: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last", "round", b"round"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_best", b"_best", "attributes", b"attributes", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "retries", b"retries", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_best", b"_best", "_copied_from", b"_copied_from", "best", b"best", "config", b"config", "copied_from", b"copied_from", "created", b"created", "ended", b"ended", "last", b"last", "round", b"round"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_best", b"_best", "_copied_from", b"_copied_from", "attributes", b"attributes", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "copied_from", b"copied_from", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "retries", b"retries", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_best", b"_best"]) -> typing.Literal["best"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_copied_from", b"_copied_from"]) -> typing.Literal["copied_from"] | None: ...
 
 Global___Trial: typing_extensions.TypeAlias = Trial
 

@@ -1301,6 +1301,7 @@ export interface Trial {
   rounds: number;
   attributes: Record<string, string>;
   retries: number;
+  copied_from?: number;
 }
 
 export interface TrialColumn {

@@ -32,7 +32,7 @@ function ofNumbers(about: About, number: (row: number) => number): Column {
 }
 
 /** Returns a column of cells whose texts are shown as words says. */
-function ofCells(about: About, cells: Cells, words: (word: string) => string): Column {
+export function ofCells(about: About, cells: Cells, words: (word: string) => string): Column {
   const shown = new Map<number, string>();
   const text = (row: number): string => {
     const n = cells.text?.[row] ?? 0;

@@ -93,13 +93,18 @@ export function csvCell(x: string): string {
   return /[",\n\r]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
 }
 
-/** Offers rows as a CSV file to be saved. */
-export function saveCsv(name: string, rows: string[][]): void {
+/** Offers data as a file to be saved. */
+export function save(name: string, data: Blob): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([rows.map((r) => `${r.map(csvCell).join(",")}\r\n`).join("")], { type: "text/csv" }));
+  link.href = URL.createObjectURL(data);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Offers rows as a CSV file to be saved. */
+export function saveCsv(name: string, rows: string[][]): void {
+  save(name, new Blob([rows.map((r) => `${r.map(csvCell).join(",")}\r\n`).join("")], { type: "text/csv" }));
 }
 
 /** Returns a word for a POSIX shell, quoted if need be. */
