@@ -251,13 +251,8 @@ func (l *workerLoop) loop(ctx context.Context) error {
 			l.out.resend()
 			l.send(true)
 		case <-beat.C:
-			if l.inbox.isOutranked() {
-				l.cancelAll(errRival)
-				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, l.cfg.Node)
-			}
-			l.pauseUnordered()
-			if l.isBeatDue() {
-				l.send(true)
+			if err := l.onBeat(); err != nil {
+				return err
 			}
 		case why := <-l.noticed:
 			l.recordEnding(why)
@@ -291,6 +286,19 @@ func (l *workerLoop) loop(ctx context.Context) error {
 		}
 		l.arm(timer)
 	}
+}
+
+// onBeat does what is due every beatEvery. It returns an error once another worker has taken the name.
+func (l *workerLoop) onBeat() error {
+	if l.inbox.isOutranked() {
+		l.cancelAll(errRival)
+		return fmt.Errorf("%w %q: give each worker its own with --name", errRival, l.cfg.Node)
+	}
+	l.pauseUnordered()
+	if l.isBeatDue() {
+		l.send(true)
+	}
+	return nil
 }
 
 // isBeatDue reports whether the worker sends a heartbeat now, which it considers every beatEvery. A large cluster asks
