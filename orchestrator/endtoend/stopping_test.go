@@ -261,7 +261,8 @@ func TestAServerThatEndsIsUnavailable(t *testing.T) {
 			if err := nats.Close(); err != nil {
 				t.Fatal(err)
 			}
-			<-s.ended
+			s.repeats("waiting for NATS", 1)
+			s.stop()
 		},
 		"another leads": func(t *testing.T, s *server, nats *bus.Server) {
 			t.Helper()

@@ -3,9 +3,9 @@
     several.py run results.jsonl [--half development|heldout] [--seeds N ...] [--flights N ...] [--samplers NAME ...]
     several.py show results.jsonl
 
-A run's regret after n trials is the volume that its front lacks to that of all runs together, relative to that
-of random search after 16 trials (median over its runs, one trial at a time). Losses are scaled first, so that the front of
-all runs reaches from 0 to 1; volumes are below 1.1 in each.
+A run's regret after n trials is the volume that its front lacks to that of all runs together, relative to that of
+random search after 16 trials (median over its runs, one trial at a time). Losses are scaled first, so that the front
+of all runs reaches from 0 to 1; volumes are below 1.1 in each.
 """
 
 from __future__ import annotations
