@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import urllib.request
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -20,7 +22,7 @@ PAGES = {
     "ui/sweeps/finished-1/trials/0": "Configuration",
     "ui/cluster": "local",
     "ui/rounds": "largest rho",
-    "ui/rounds/2": "Auction",
+    "ui/rounds/AUCTION": "Auction",
     "ui/compare?sweeps=finished-1,two-1": "Side by side",
     "ui/submit": "Write the file",
     "ui/tenants": "default",
@@ -28,6 +30,17 @@ PAGES = {
     "ui/audit": "sweeps default",
     "ui/server": "Policy: outbid",
 }
+
+
+def address(outbid: Outbid, path: str) -> str:
+    """Return the URL of a page; AUCTION is the number of a round with an auction."""
+    if "AUCTION" in path:
+        with urllib.request.urlopen(f"{outbid.url}/v1/rounds?limit=100") as answer:
+            rounds = json.load(answer)["rounds"]
+        path = path.replace("AUCTION", next(r["round"] for r in rounds if r.get("auction")))
+    return f"{outbid.url}/{path}"
+
+
 SCREENS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
@@ -41,7 +54,7 @@ def test_a_page_is_whole_and_accessible(outbid: Outbid, watched: Watched, path: 
     page = watched.page
     page.emulate_media(color_scheme=SCREENS[screen]["color_scheme"])
     page.set_viewport_size(SCREENS[screen]["viewport"])
-    page.goto(f"{outbid.url}/{path}")
+    page.goto(address(outbid, path))
     expect(page.locator("main")).to_contain_text(PAGES[path])
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
@@ -66,7 +79,7 @@ def test_hostile_text_is_text(outbid: Outbid, watched: Watched, path: str) -> No
 @pytest.mark.parametrize("path", [p for p in PAGES if p != "ui/submit"])
 def test_the_commands_of_a_page_run(outbid: Outbid, watched: Watched, path: str) -> None:
     page = watched.page
-    page.goto(f"{outbid.url}/{path}")
+    page.goto(address(outbid, path))
     expect(page.locator("main")).to_contain_text(PAGES[path])
     page.get_by_text("This view elsewhere").click()
     lines = page.locator("details[open] code").all_inner_texts()
