@@ -3,6 +3,7 @@ package bus
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,13 +101,30 @@ func (l *Logs) add(chunk *outbidv1.LogChunk, data []byte, most int) {
 		})
 	}
 	for l.bytes > logBufferBytes {
-		n := len(l.pending[0].GetData())
-		l.bytes, l.dropped, l.pending = l.bytes-n, l.dropped+n, l.pending[1:]
+		l.drop()
 	}
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
+}
+
+// drop drops the oldest pending chunk of the trial with the most pending bytes, so that a trial that prints much loses only
+// its own output.
+func (l *Logs) drop() {
+	type trial struct {
+		sweep  string
+		number int32
+	}
+	of := func(c *outbidv1.LogChunk) trial { return trial{c.GetFork().GetSweep(), c.GetFork().GetTrial()} }
+	pending, most := map[trial]int{}, 0
+	for _, c := range l.pending {
+		pending[of(c)] += len(c.GetData())
+		most = max(most, pending[of(c)])
+	}
+	i := slices.IndexFunc(l.pending, func(c *outbidv1.LogChunk) bool { return pending[of(c)] == most })
+	n := len(l.pending[i].GetData())
+	l.bytes, l.dropped, l.pending = l.bytes-n, l.dropped+n, slices.Delete(l.pending, i, i+1)
 }
 
 // lastOf returns the newest pending chunk of the same fork if it has the same stream; earlier chunks would change the
