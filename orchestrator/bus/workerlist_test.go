@@ -88,7 +88,7 @@ func TestAWorkerIsAddedWithoutTheList(t *testing.T) {
 		t.Error("n.1 is accepted")
 	}
 	if err := AddWorker(ctx, r.admin, "n1", "KEY", time.Now()); err == nil {
-		t.Error("a key that is none is accepted")
+		t.Error("an invalid key is accepted")
 	}
 }
 

@@ -28,7 +28,7 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def failing(server: Outbid) -> str:
-    """Make a sweep of which every second trial failed."""
+    """Make a sweep whose odd trials failed."""
     spec = many.spec("failing", TRIALS) | {"max_restarts": 0}
     sweep = post(f"{server.url}/v1/sweeps", {"spec": spec})["sweep"]["id"]
     for n in range(TRIALS):

@@ -65,7 +65,7 @@ func (b *Bayes) weighted() []float64 {
 			w := weights[k] / sum * (c - low[k]) / (high[k] - low[k])
 			largest, total = max(largest, w), total+w
 		}
-		costs[i] = largest + float64(sumShare*total)
+		costs[i] = min(largest+float64(sumShare*total), math.MaxFloat64) // an infinite cost is that of a running trial
 	}
 	return costs
 }

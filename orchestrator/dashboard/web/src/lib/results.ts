@@ -50,7 +50,7 @@ function repeatedOf(o: Json): Repeated {
   };
 }
 
-/** Puts an object of a file into the results. Returns false if it is none of theirs. */
+/** Puts an object of a file into the results. Returns false if it is of another kind. */
 function take(into: Results, o: unknown): boolean {
   if (!isObject(o)) return false;
   if (typeof o["policy"] === "string" && typeof o["app"] === "string") {
