@@ -36,13 +36,13 @@ QUICK := -vet=off -ldflags=-w -timeout 15m
 # changes only the revision in the binaries does not count.
 PROGRAMS = $$({ go list -deps -export -f '{{if not .Standard}}{{.BuildID}}{{end}}' . ./orchestrator/lab/outbid-lab; \
 	find sdk-python/src examples deploy -type f ! -name '*.pyc' | sort | xargs cksum; } | cksum)
-FIXTURES = minio=$$(.ci/tool minio); natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
+FIXTURES = versitygw=$$(.ci/tool versitygw); natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
 	programs="$(PROGRAMS)"; export OUTBID_TEST_PROGRAMS="$$programs"; \
-	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid \
+	export OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid \
 	OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
 # Tests that need programs which take minutes to build and which nothing else needs.
 SERVICES := TestAlerts TestAlertsOfNodesAndTrials TestAlertsOfServersAndNATS TestAlertOfADamagedLedger TestCountersNeverFall \
-  TestTracesReachACollector TestVersity TestPresignedAgainstVersity TestUploadsThatNeverEndedAreGivenUp
+  TestTracesReachACollector TestThePlatformGuide TestMinio TestPresignedAgainstMinio TestMinioTidiesByItself
 SERVICES_IN := ./deploy ./orchestrator/endtoend ./orchestrator/objects
 
 .PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-services test-chaos test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
@@ -76,7 +76,7 @@ test: build ## run the tests of Go, with the race detector, and of the SDK; four
 test-calm: NICE := nice
 test-calm test-whole: export GOGC := 400
 
-test-go: test-race test-endtoend test-calm test-whole ## run the Go tests, the object store's against a real MinIO
+test-go: test-race test-endtoend test-calm test-whole ## run the Go tests, the object store's against a real S3 server
 
 test-race: build ## run the Go tests that the race detector can see something of
 	race=; if .ci/need cc; then race=-race; fi; $(FIXTURES); \
@@ -103,9 +103,9 @@ test-optuna-examples: build ## run the official examples of Optuna in EXAMPLES, 
 	python=$$(.ci/python examples); cd sdk-python && OUTBID_OPTUNA_EXAMPLES="$(abspath $(EXAMPLES))" OUTBID_BIN=$(CURDIR)/bin/outbid \
 	  "$$python" $(PYTEST) --durations=0 tests/integrations/test_optuna_examples.py
 
-test-services: build ## run the tests with Prometheus's promtool, an OpenTelemetry Collector and a Versity S3 Gateway, which the first run builds
-	promtool=$$(.ci/tool promtool); otelcol=$$(.ci/otelcol); versitygw=$$(.ci/tool versitygw); $(FIXTURES); \
-	export OUTBID_TEST_PROMTOOL=$$promtool OUTBID_TEST_OTELCOL=$$otelcol OUTBID_TEST_VERSITYGW=$$versitygw; \
+test-services: build ## run the tests with Prometheus's promtool, an OpenTelemetry Collector and MinIO, which the first run builds
+	promtool=$$(.ci/tool promtool); otelcol=$$(.ci/otelcol); minio=$$(.ci/tool minio); $(FIXTURES); \
+	export OUTBID_TEST_PROMTOOL=$$promtool OUTBID_TEST_OTELCOL=$$otelcol OUTBID_TEST_MINIO=$$minio; \
 	$(GO_TEST) -count 1 -run "^($$(echo $(SERVICES) | tr ' ' '|'))$$" $(SERVICES_IN)
 
 test-sign-in: build ## sign in with oidc-provider (Node) and Keycloak (Java), which npm and Maven install below .cache

@@ -80,9 +80,9 @@ func openStore(t *testing.T, url string) objects.Store {
 	return store
 }
 
-func startMinio(t *testing.T) *objectstest.Minio {
+func startS3(t *testing.T) *objectstest.Versity {
 	t.Helper()
-	m := objectstest.StartMinio(t)
+	m := objectstest.StartVersity(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", m.User)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", m.Password)
 	return m
@@ -157,15 +157,15 @@ func averageForTest(text string) error {
 
 // Averaging takes less than 256 MiB, however large and many the checkpoints are: here half a GiB each.
 func TestMemoryIsBounded(t *testing.T) {
-	m := startMinio(t)
+	m := startS3(t)
 	bucket := objectstest.URLs(m.Endpoint)()
 	for _, c := range []struct {
 		name, url string
 		forks     int
 		signed    bool
 	}{
-		{"five through MinIO, signed", bucket, 5, true},
-		{"twenty through MinIO", bucket, 20, false},
+		{"five through S3, signed", bucket, 5, true},
+		{"twenty through S3", bucket, 20, false},
 		{"five in a directory", t.TempDir(), 5, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func (r *trippingReader) Read(p []byte) (int, error) {
 // If a store goes away during an average and comes back, it gets the whole average in the end, and never a part of
 // it.
 func TestAStoreThatEndsInMidAverage(t *testing.T) {
-	m := startMinio(t)
+	m := startS3(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
 	a := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 48)
 	b := putBig(t, store, "checkpoints/s-1/0/000000000100-8.safetensors", 48)

@@ -55,7 +55,7 @@ func TestAveragesAreMadeByASubprocess(t *testing.T) {
 
 // The process reaches a bucket with the same credentials.
 func TestABucketIsAveragedByASubprocess(t *testing.T) {
-	m := startMinio(t)
+	m := startS3(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
 	ck := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
 	made, err := Consolidate(t.Context(), Averaging{}, store, &outbidv1.Consolidation{

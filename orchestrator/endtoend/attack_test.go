@@ -29,11 +29,11 @@ func (b bearerToken) GetRequestMetadata(context.Context, ...string) (map[string]
 
 func (bearerToken) RequireTransportSecurity() bool { return true }
 
-// stronghold is a cluster like a deployment for two tenants: tokens and TLS, MinIO, and two workers that have joined
+// stronghold is a cluster like a deployment for two tenants: tokens and TLS, S3, and two workers that have joined
 // and run each trial as a separate user.
 type stronghold struct {
 	dir     string
-	minio   *objectstest.Minio
+	s3      *objectstest.Versity
 	proc    *proc
 	workers map[string]*proc
 	api     string
@@ -52,7 +52,7 @@ func newStronghold(t *testing.T) *stronghold {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &stronghold{dir: dir, minio: objectstest.StartMinio(t), tokens: map[string]string{}, workers: map[string]*proc{}}
+	s := &stronghold{dir: dir, s3: objectstest.StartVersity(t), tokens: map[string]string{}, workers: map[string]*proc{}}
 	s.run(t, "tls", "new", "--dir", "tls", "--host", "127.0.0.1")
 	for name, args := range map[string][]string{
 		"root": {"--tenant", "*", "--role", "admin"}, "ada": {"--tenant", "vision"}, "bob": {"--tenant", "speech"},
@@ -63,9 +63,9 @@ func newStronghold(t *testing.T) *stronghold {
 		}
 	}
 	ready := filepath.Join(s.dir, "ready.json")
-	s.proc = startIn(t, s.dir, nil, []string{"MINIO_ROOT_USER=" + s.minio.User, "MINIO_ROOT_PASSWORD=" + s.minio.Password},
+	s.proc = startIn(t, s.dir, nil, []string{"MINIO_ROOT_USER=" + s.s3.User, "MINIO_ROOT_PASSWORD=" + s.s3.Password},
 		"serve", "--data", "data", "--ready-file", ready, "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
-		"--store", "s3://checkpoints/of/outbid?endpoint="+s.minio.Endpoint,
+		"--store", "s3://checkpoints/of/outbid?endpoint="+s.s3.Endpoint,
 		"--tls-cert", "tls/cert.pem", "--tls-key", "tls/key.pem", "--tokens", "tokens")
 	waitFile(t, s.proc, ready)
 	data, err := os.ReadFile(ready)
@@ -204,7 +204,7 @@ func TestTrainingCodeOwnsNothingButItsTrial(t *testing.T) {
 	ada, bob := s.as(t, "ada"), s.as(t, "bob")
 	victim, pid, at := s.victim(t, ada, open)
 	key := ada.trials(victim)[0].GetCheckpoints()[0].GetKey()
-	bucket := s.minio.Endpoint + "/checkpoints"
+	bucket := s.s3.Endpoint + "/checkpoints"
 	k := knowledge{
 		Files: map[string]string{
 			"the worker's key": filepath.Join(s.credentials("gpu-1"), "nats.creds"), "the other worker's key": filepath.Join(s.credentials("gpu-2"), "nats.creds"),
@@ -264,7 +264,7 @@ func (s *stronghold) judge(t *testing.T, file string) {
 	if len(results) != len(attempts()) {
 		t.Errorf("%d of %d attempts were made", len(results), len(attempts()))
 	}
-	secrets := []string{s.minio.Password, s.tokens["root"], s.tokens["ada"]}
+	secrets := []string{s.s3.Password, s.tokens["root"], s.tokens["ada"]}
 	for _, r := range results {
 		t.Run(r.Name, func(t *testing.T) {
 			for _, secret := range secrets {

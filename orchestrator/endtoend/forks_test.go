@@ -144,12 +144,12 @@ func (d *door) letIn() {
 	}
 }
 
-// forkCluster is two unlike workers that train one trial as forks, with checkpoints in MinIO.
+// forkCluster is two unlike workers that train one trial as forks, with checkpoints in S3.
 type forkCluster struct {
 	*server
 	t       *testing.T
 	dir     string
-	minio   *objectstest.Minio
+	s3      *objectstest.Versity
 	door    *door
 	cable   *cable
 	workers map[string]*proc
@@ -165,14 +165,14 @@ const forkSteps = 200
 // trial waits until its hold is removed.
 func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster {
 	t.Helper()
-	c := &forkCluster{t: t, dir: t.TempDir(), minio: objectstest.StartMinio(t), workers: map[string]*proc{}}
+	c := &forkCluster{t: t, dir: t.TempDir(), s3: objectstest.StartVersity(t), workers: map[string]*proc{}}
 	c.hold = filepath.Join(c.dir, "hold")
 	if method == "" { // nothing waits at the door
 		if err := os.WriteFile(c.hold, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.door = newDoor(t, c.minio.Endpoint, method)
+	c.door = newDoor(t, c.s3.Endpoint, method)
 	c.serve("127.0.0.1:0")
 	c.cable = newCable(t, strings.TrimPrefix(c.Info.NATS, "nats://"))
 	for _, name := range workers {
@@ -190,7 +190,7 @@ func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster
 func (c *forkCluster) serve(nats string) {
 	c.t.Helper()
 	env := []string{
-		"MINIO_ROOT_USER=" + c.minio.User, "MINIO_ROOT_PASSWORD=" + c.minio.Password, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=",
+		"MINIO_ROOT_USER=" + c.s3.User, "MINIO_ROOT_PASSWORD=" + c.s3.Password, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=",
 	}
 	c.server = serveIn(c.t, c.dir, nil, env, "serve", "--lease", "4s", "--nats-listen", nats, "--policy", "hadare",
 		"--policy-option", "round=3s", "--policy-option", "restart=100ms", "--store", "s3://checkpoints?endpoint="+c.door.url)
@@ -214,13 +214,13 @@ func (c *forkCluster) trial() *outbidv1.Trial {
 	return r.GetTrial()
 }
 
-// stopMinio is one of the faults that occur while a request waits at the door.
+// stopStore is one of the faults that occur while a request waits at the door.
 
-func (c *forkCluster) stopMinio() {
-	c.minio.Stop(c.t)
+func (c *forkCluster) stopStore() {
+	c.s3.Stop(c.t)
 	c.door.letIn()
 	poll(c.t, "the store to be missed", func() bool { return c.door.refused.Load() > 2 })
-	c.minio.Start(c.t)
+	c.s3.Start(c.t)
 }
 
 func (c *forkCluster) killOrchestrator() {
@@ -307,10 +307,10 @@ func TestForksOutliveFaults(t *testing.T) {
 		fault  func(*forkCluster)
 		often  bool
 	}{
-		"the store stops in mid-upload":                         {http.MethodPut, (*forkCluster).stopMinio, true},
+		"the store stops in mid-upload":                         {http.MethodPut, (*forkCluster).stopStore, true},
 		"a worker is killed in mid-upload":                      {http.MethodPut, (*forkCluster).killWorker, false},
 		"the orchestrator is killed in mid-upload":              {http.MethodPut, (*forkCluster).killOrchestrator, false},
-		"the store stops in mid-consolidation":                  {http.MethodGet, (*forkCluster).stopMinio, true},
+		"the store stops in mid-consolidation":                  {http.MethodGet, (*forkCluster).stopStore, true},
 		"the consolidating worker is killed":                    {http.MethodGet, (*forkCluster).killWorker, true},
 		"the orchestrator is killed in mid-consolidation":       {http.MethodGet, (*forkCluster).killOrchestrator, true},
 		"the network is cut between rounds, beyond a lease":     {http.MethodGet, (*forkCluster).cutNetwork, false},

@@ -132,10 +132,10 @@ func TestAFullDiskOfTheStoreCostsNothingButTime(t *testing.T) {
 	s.stop()
 }
 
-// bucket is a cluster with checkpoints in MinIO.
+// bucket is a cluster with checkpoints in S3.
 type bucket struct {
 	*server
-	minio *objectstest.Minio
+	s3    *objectstest.Versity
 	env   []string
 	dir   string
 	store string
@@ -143,12 +143,12 @@ type bucket struct {
 
 func newBucket(t *testing.T) *bucket {
 	t.Helper()
-	b := &bucket{minio: objectstest.StartMinio(t), dir: t.TempDir()}
+	b := &bucket{s3: objectstest.StartVersity(t), dir: t.TempDir()}
 	b.env = []string{
-		"MINIO_ROOT_USER=" + b.minio.User, "MINIO_ROOT_PASSWORD=" + b.minio.Password, "AWS_ACCESS_KEY_ID=",
+		"MINIO_ROOT_USER=" + b.s3.User, "MINIO_ROOT_PASSWORD=" + b.s3.Password, "AWS_ACCESS_KEY_ID=",
 		"AWS_SECRET_ACCESS_KEY=",
 	}
-	b.store = "s3://checkpoints/of/outbid?endpoint=" + b.minio.Endpoint
+	b.store = "s3://checkpoints/of/outbid?endpoint=" + b.s3.Endpoint
 	b.server = serveIn(t, b.dir, nil, b.env, "serve", "--lease", "4s", "--nats-listen", "127.0.0.1:0", "--store", b.store)
 	return b
 }
@@ -227,14 +227,14 @@ func (s *server) readyz() string {
 
 func TestAServerStartsWithoutItsStore(t *testing.T) {
 	t.Parallel()
-	minio := objectstest.StartMinio(t)
-	minio.Stop(t)
+	s3 := objectstest.StartVersity(t)
+	s3.Stop(t)
 	dir := t.TempDir()
 	env := []string{
-		"MINIO_ROOT_USER=" + minio.User, "MINIO_ROOT_PASSWORD=" + minio.Password, "AWS_ACCESS_KEY_ID=",
+		"MINIO_ROOT_USER=" + s3.User, "MINIO_ROOT_PASSWORD=" + s3.Password, "AWS_ACCESS_KEY_ID=",
 		"AWS_SECRET_ACCESS_KEY=",
 	}
-	store := "s3://checkpoints/of/outbid?endpoint=" + minio.Endpoint
+	store := "s3://checkpoints/of/outbid?endpoint=" + s3.Endpoint
 	s := serveIn(t, dir, nil, env, "serve", "--nats-listen", "127.0.0.1:0", "--store", store)
 	s.until("the store is unavailable")
 	if got := s.readyz(); !strings.HasPrefix(got, "200") || !strings.Contains(got, `"waits_for":["store"]`) {
@@ -247,7 +247,7 @@ func TestAServerStartsWithoutItsStore(t *testing.T) {
 		"--devices", "cpu:1", "--dir", filepath.Join(dir, "worker"))
 	id := s.submit(job{name: "early", mode: "well", tuner: hyperband(3)}.spec(t, t.TempDir()))
 	poll(t, "a note that the store is unavailable", func() bool { return len(notes(s.sweep(id), "waits")) > 0 })
-	minio.Start(t)
+	s3.Start(t)
 	s.until("the store answers")
 	s.mustDone(id)
 	poll(t, "the server not to wait", func() bool { return !strings.Contains(s.readyz(), "waits_for") })
@@ -287,12 +287,12 @@ func TestABucketThatIsAwayCostsNothingButTime(t *testing.T) {
 	locks := t.TempDir()
 	id := b.submit(job{name: "away", mode: "well", tuner: hyperband(9), env: map[string]string{"PACE": "30ms"}}.spec(t, locks))
 	b.waitSteps(id, 8)
-	b.minio.Stop(t)
+	b.s3.Stop(t)
 	poll(t, "a note that the store is unavailable", func() bool { return len(notes(b.sweep(id), "waits")) > 0 })
 	before := b.trials(id)
 	gone := time.Now()
 	poll(t, "the outage to last", func() bool { return time.Since(gone) > 12*time.Second })
-	b.minio.Start(t)
+	b.s3.Start(t)
 	sw := b.mustDone(id)
 	mustTellOnce(t, sw, "waits")
 	now := b.trials(id)

@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// torment is a cluster of two servers, one of them a standby, three workers, a NATS server and MinIO, each in a
+// torment is a cluster of two servers, one of them a standby, three workers, a NATS server and S3, each in a
 // separate process that is killed from time to time, while hostile inputs arrive. Another tenant trains all the time,
 // and also reports from an external program.
 type torment struct {
@@ -27,7 +27,7 @@ type torment struct {
 	dir     string
 	keys    string
 	natsURL string
-	minio   *objectstest.Minio
+	s3      *objectstest.Versity
 	procs   map[string]*proc
 	starts  map[string]func() *proc
 	// clients are the clients of the two servers.
@@ -82,7 +82,7 @@ func TestHostileInputsAndKillsLoseNothing(t *testing.T) {
 func newTorment(t *testing.T, seed uint64) *torment {
 	t.Helper()
 	m := &torment{
-		t: t, rng: rand.New(rand.NewPCG(seed, 31)), dir: t.TempDir(), minio: objectstest.StartMinio(t), procs: map[string]*proc{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 31)), dir: t.TempDir(), s3: objectstest.StartVersity(t), procs: map[string]*proc{},
 		starts: map[string]func() *proc{}, locks: openDir(t), trainer: trojan(t, openDir(t)), did: map[string]int{},
 	}
 	m.keys = filepath.Join(m.dir, "keys")
@@ -131,12 +131,12 @@ func (m *torment) rise(name string) { m.procs[name] = m.starts[name]() }
 
 func (m *torment) addServer(name string, port int) {
 	env := []string{
-		"MINIO_ROOT_USER=" + m.minio.User, "MINIO_ROOT_PASSWORD=" + m.minio.Password, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=",
+		"MINIO_ROOT_USER=" + m.s3.User, "MINIO_ROOT_PASSWORD=" + m.s3.Password, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=",
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	m.starts[name] = func() *proc {
 		return startIn(m.t, m.dir, nil, env, "serve", "--nats", m.natsURL, "--standby", "--lease", "4s", "--keys", m.keys, "--policy", "drf",
-			"--store", "s3://checkpoints/of/outbid?endpoint="+m.minio.Endpoint, "--data", filepath.Join(m.dir, name), "--api", address)
+			"--store", "s3://checkpoints/of/outbid?endpoint="+m.s3.Endpoint, "--data", filepath.Join(m.dir, name), "--api", address)
 	}
 	m.rise(name)
 	m.clients = append(m.clients, m.procs[name].dial(address))
@@ -175,14 +175,14 @@ func (m *torment) once() {
 }
 
 func (m *torment) killSomething() {
-	what := []string{"nats", "minio", "server-1", "server-2", "worker-a", "worker-b", "worker-small", "disk"}[m.rng.IntN(8)]
+	what := []string{"nats", "s3", "server-1", "server-2", "worker-a", "worker-b", "worker-small", "disk"}[m.rng.IntN(8)]
 	m.did["kill "+what]++
 	pause := time.After(time.Duration(m.rng.IntN(3000)) * time.Millisecond)
 	switch what {
-	case "minio":
-		m.minio.Stop(m.t)
+	case "s3":
+		m.s3.Stop(m.t)
 		<-pause
-		m.minio.Start(m.t)
+		m.s3.Start(m.t)
 	case "disk":
 		filler := m.procs["worker-small"].inside(filepath.Join(m.dir, "work-worker-small", "filler"))
 		_ = os.WriteFile(filler, make([]byte, 128<<20), 0o600) // it fills the disk

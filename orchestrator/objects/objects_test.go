@@ -94,8 +94,8 @@ func TestDirThatDiscards(t *testing.T) {
 }
 
 func TestS3InMemory(t *testing.T) {
-	if os.Getenv("OUTBID_TEST_MINIO") != "" {
-		t.Skip("TestMinio tests the same on a real server")
+	if os.Getenv(objectstest.VersityEnv) != "" {
+		t.Skip("TestVersity tests the same on a real server")
 	}
 	t.Parallel()
 	// Use TLS, because over plain HTTP the fake stores the chunk signatures too.
@@ -119,9 +119,9 @@ func TestVersity(t *testing.T) {
 	objectstest.Run(t, func(t *testing.T) objects.Store { return open(t, urls()) })
 }
 
-func TestMinioDown(t *testing.T) {
+func TestVersityDown(t *testing.T) {
 	t.Parallel()
-	server := objectstest.StartMinio(t)
+	server := objectstest.StartVersity(t)
 	s := open(t, objectstest.URLs(server.Endpoint)())
 	if err := s.Put(t.Context(), "a", strings.NewReader("kept"), 4); err != nil {
 		t.Fatal(err)

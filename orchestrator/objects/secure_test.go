@@ -63,10 +63,10 @@ func ownAuthority(dir string) ([]byte, error) {
 	)
 }
 
-// TestMinioOverTLS runs the suite with a real TLS server and a private authority, directly and through signatures.
-func TestMinioOverTLS(t *testing.T) {
+// TestVersityOverTLS runs the suite with a real TLS server and a private authority, directly and through signatures.
+func TestVersityOverTLS(t *testing.T) {
 	t.Parallel()
-	m := objectstest.StartMinioTLS(t, filepath.Join(certificateDir, "server.crt"), filepath.Join(certificateDir, "server.key"))
+	m := objectstest.StartVersityTLS(t, filepath.Join(certificateDir, "server.crt"), filepath.Join(certificateDir, "server.key"))
 	urls := objectstest.URLs(m.Endpoint)
 	objectstest.Run(t, func(t *testing.T) objects.Store {
 		return signedThrough(t, urls())
@@ -111,7 +111,7 @@ func withoutCredentials(t *testing.T) {
 // TestCredentialsOfAFileAndOfAnInstance checks that credentials come from a file or from the instance's role if the
 // environment does not have any, and that a real server accepts them.
 func TestCredentialsOfAFileAndOfAnInstance(t *testing.T) {
-	m := startMinio(t)
+	m := objectstest.StartVersity(t)
 	urls := objectstest.URLs(m.Endpoint)
 	t.Run("none", func(t *testing.T) {
 		withoutCredentials(t)

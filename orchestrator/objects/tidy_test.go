@@ -65,7 +65,7 @@ func put(t *testing.T, s objects.Store, key, text string) {
 // TestMinioTidiesByItself checks that MinIO, which does not list unfinished uploads, is not an error.
 func TestMinioTidiesByItself(t *testing.T) {
 	t.Parallel()
-	m := startMinio(t)
+	m := objectstest.StartMinio(t)
 	store := open(t, objectstest.URLs(m.Endpoint)())
 	begun(t, store, "a/b")
 	if left := m.Parts(t); len(left) == 0 {

@@ -18,7 +18,7 @@ import outbid as ob
 
 SRC = str(Path(__file__).resolve().parents[1] / "src")
 DEADLINE = 120.0
-STEPS = 120
+STEPS = 60
 until = partial(live_server.until, deadline=DEADLINE)
 
 

@@ -2,13 +2,12 @@ package objectstest
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 )
 
-// MinioEnv is the environment variable with the binary of a MinIO server for tests against a real server.
+// MinioEnv is the environment variable with the binary of a MinIO server for tests against another vendor's server.
 const MinioEnv = "OUTBID_TEST_MINIO"
 
 // Minio is a MinIO server for a test, on the loopback interface.
@@ -17,33 +16,8 @@ type Minio struct{ process }
 // StartMinio starts a server that ends with the test, or skips the test if OUTBID_TEST_MINIO is not set.
 func StartMinio(t testing.TB) *Minio {
 	t.Helper()
-	return startMinio(t, "http", "")
-}
-
-// StartMinioTLS is StartMinio over TLS, with a certificate and key file.
-func StartMinioTLS(t testing.TB, certFile, keyFile string) *Minio {
-	t.Helper()
-	certs := t.TempDir() // with the file names that MinIO expects
-	for from, to := range map[string]string{certFile: "public.crt", keyFile: "private.key"} {
-		data, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(certs, to), data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return startMinio(t, "https", certs)
-}
-
-func startMinio(t testing.TB, scheme, certs string) *Minio {
-	t.Helper()
-	m := &Minio{newProcess(t, MinioEnv, scheme, "/minio/health/ready")}
-	m.args = []string{"server", "--quiet", "--address", m.addr, "--console-address", "127.0.0.1:0"}
-	if certs != "" {
-		m.args = append(m.args, "--certs-dir", certs)
-	}
-	m.args = append(m.args, m.dir)
+	m := &Minio{newProcess(t, MinioEnv, "http", "/minio/health/ready")}
+	m.args = []string{"server", "--quiet", "--address", m.addr, "--console-address", "127.0.0.1:0", m.dir}
 	m.env = []string{
 		"MINIO_ROOT_USER=" + m.User, "MINIO_ROOT_PASSWORD=" + m.Password,
 		"MINIO_UPDATE=off", "MINIO_BROWSER=off", "MINIO_CALLHOME_ENABLE=off",
