@@ -207,7 +207,7 @@ func (o *outbox) append(e entry) {
 	o.count(e.fork, 1, e.bytes)
 }
 
-// count adds messages of a fork and their bytes to what is in the queue. The caller holds the lock.
+// count adds queued messages of a fork and their bytes. The caller holds the lock.
 func (o *outbox) count(f *fork, messages, bytes int) {
 	o.bytes += bytes
 	h := o.held[f]
