@@ -55,7 +55,7 @@ func decodeSnapshot(data []byte) (*outbidv1.StateSnapshot, [][]state.RestoredTri
 
 // splitField returns the values of a field of an encoded message, and the message without them.
 func splitField(data []byte, field protowire.Number) (rest []byte, values [][]byte, err error) {
-	from := 0 // the start of what is not in rest yet
+	from := 0 // the first byte that rest does not have
 	for at := 0; at < len(data); {
 		number, kind, head := protowire.ConsumeTag(data[at:])
 		if head < 0 {

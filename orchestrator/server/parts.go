@@ -33,9 +33,8 @@ func (s *Server) openBus(ctx context.Context) error {
 	return nil
 }
 
-// restoreGC is the percentage of new memory, of what is in use, after which garbage is collected while the state is
-// restored. Most of what a restore allocates stays in use, so collecting as often as usual takes a third of its time and
-// frees little.
+// restoreGC is GOGC while the state is restored. A restore keeps most of the memory that it allocates, so collecting garbage as
+// often as usual takes a third of its time and frees little.
 const restoreGC = 400
 
 // collectLess makes the collection of garbage rarer until the returned function is called, unless GOGC says how often it is.

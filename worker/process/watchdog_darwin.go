@@ -8,7 +8,7 @@ type watchdog struct{}
 // WatchdogMain returns false, because a program is never a watchdog here.
 func WatchdogMain() bool { return false }
 
-func openWatchdog() (*watchdog, error) { return nil, nil } //nolint:nilnil // there is none
+func openWatchdog() (*watchdog, error) { return nil, nil } //nolint:nilnil // not supported here
 
 func (h *Host) startWatchdog() {}
 

@@ -25,13 +25,13 @@ const (
 
 // leaseMemory is what a worker and its watchdog share. Times are those of the machine's monotonic clock in nanoseconds.
 type leaseMemory struct {
-	// until is the end of the lease, with the margin; 0 means that there is none.
+	// until is the end of the lease, with the margin; 0 means no lease.
 	until atomic.Int64
 	// bites counts the expired leases.
 	bites atomic.Int64
 }
 
-// monotonic returns the time of a clock that all processes of the machine share, and that nobody can set.
+// monotonic returns the time of a clock that all processes of the machine share, and that cannot be set.
 func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // fails only without this clock
