@@ -162,9 +162,9 @@ func (o *outbox) failEnd(dropped entry, why error) {
 
 // updateSize updates the sizes after the message of an entry was replaced. The caller holds the lock.
 func (o *outbox) updateSize(e *entry) {
-	o.bytes -= e.bytes
+	before := e.bytes
 	e.bytes, _ = o.admit(e.message) // cannot fail: small and valid text
-	o.bytes += e.bytes
+	o.count(e.fork, 0, e.bytes-before)
 }
 
 // lost returns a fork's end at a step that says that a message of the fork was lost.

@@ -87,7 +87,14 @@ type workerLoop struct {
 	killed string
 	// refused is set if the worker must not serve this server.
 	refused error
+	// bites returns how often the watchdog has ended the trials, and bitten is its last value that checkLease has seen.
+	bites  func() int64
+	bitten int64
 }
+
+// WatchdogMain must be called first in the main function of a program that calls Run. If a worker started this process as
+// its watchdog, it does that work and then returns true.
+func WatchdogMain() bool { return process.WatchdogMain() }
 
 // Run runs a worker. It returns once ctx has ended and everything has been shut down, or if the worker cannot start.
 // When ctx ends, trials are asked to save and end, their messages are delivered, and the orchestrator is notified
@@ -102,7 +109,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	confiner, err := confine.Open(ctx, confine.Config{
-		Dir: cfg.Dir, User: cfg.TrialUser, Groups: cfg.TrialGroups, TrialDir: cfg.TrialDir, Logger: cfg.Logger,
+		Dir: cfg.Dir, Worker: host.Token(), User: cfg.TrialUser, Groups: cfg.TrialGroups, TrialDir: cfg.TrialDir, Logger: cfg.Logger,
 		Network: cfg.TrialNetwork, Processes: max(0, cfg.TrialProcesses), Files: max(0, cfg.TrialFiles),
 	})
 	if err != nil {
@@ -144,6 +151,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, before.End()) }()
 	a := newWorkerLoop(cfg)
 	a.killed = killed
+	a.watch(host)
 	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.DiskMargin, Groups: confiner.Check, Python: cfg.Python}
 	a.cfg.warnings = append(a.cfg.warnings, machine.Warnings()...)
 	a.checks.check, a.disk.changed = withNote(machine.Check, before), func() { poke(a.checks.again) }
@@ -159,6 +167,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	a.train, a.idleGroup = a.checks.checkAfter(starter.start), confiner.IdleGroup()
 	return a.serve(ctx)
+}
+
+// watch lets the host's watchdog end the trials if this worker cannot.
+func (l *workerLoop) watch(host *process.Host) {
+	l.bites = host.Bites
+	if !l.cfg.LoneServer {
+		l.inbox.renew = host.Renew
+	}
 }
 
 // withNote returns a check that also refreshes the note for the next worker. If the note cannot be written, trials
@@ -186,7 +202,7 @@ func newWorkerLoop(cfg Config) *workerLoop {
 		disk: newDiskWatch(&cfg), cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		reconnected: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
 		wanted: make(map[uint64]bool), complained: make(map[string]bool), checks: newChecks(),
-		noticed: make(chan string),
+		noticed: make(chan string), bites: func() int64 { return 0 },
 	}
 }
 
@@ -322,6 +338,13 @@ func (l *workerLoop) arm(timer *time.Timer) {
 
 // checkLease ends every fork once the lease has expired.
 func (l *workerLoop) checkLease() {
+	if bites := l.bites(); bites != l.bitten {
+		l.bitten = bites
+		if !l.isIdle() {
+			l.cfg.Logger.Warn("the worker stood still for the duration of its lease, so that its watchdog has ended all trials here")
+		}
+		l.cancelAll(errExpired)
+	}
 	if l.leaseEnd.IsZero() || time.Now().Before(l.leaseEnd) {
 		return
 	}

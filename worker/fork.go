@@ -55,9 +55,12 @@ type fork struct {
 	out     *outbox
 	start   func(ctx context.Context, f *fork) (training, error)
 	changed func()
-	disk    *diskWatch
-	ref     *outbidv1.ForkRef
-	body    *outbidv1.AssignmentBody
+	// bites returns how often the watchdog has ended the worker's trials, and bitten is how often before this fork.
+	bites  func() int64
+	bitten int64
+	disk   *diskWatch
+	ref    *outbidv1.ForkRef
+	body   *outbidv1.AssignmentBody
 	// secrets are environment variables of the training code; mask removes their values from its output and messages.
 	// unopened is why they cannot be decrypted, or nil.
 	secrets  map[string]string
@@ -123,7 +126,7 @@ func newFork(a *workerLoop, as *outbidv1.Assignment) *fork {
 	f := &fork{
 		cfg: &a.cfg, disk: a.disk, out: a.out, start: a.train, ref: as.GetFork(), body: withKnownWork(as.GetBody()), wake: make(chan struct{}, 1),
 		made: time.Now(), phase: "starting", step: as.GetBody().GetStart().GetStep(),
-		changed: func() { a.changed.Store(true) },
+		changed: func() { a.changed.Store(true) }, bites: a.bites, bitten: a.bites(),
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.upload = newUploads(f)
@@ -437,6 +440,8 @@ func (f *fork) run() {
 	f.upload.close()
 	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {
 		ended = f.endedByWorker(cause)
+	} else if f.bites != nil && f.bites() != f.bitten {
+		ended = f.endedByWorker(errExpired)
 	}
 	f.cancel(errUnwanted) // releases everything that waits for the fork
 	if !f.detached {

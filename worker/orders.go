@@ -21,6 +21,10 @@ type inbox struct {
 	boot   string
 	orders *outbidv1.Orders
 	came   time.Time
+	// term and generation are those of the newest orders.
+	term, generation uint64
+	// renew passes the end of the lease to the watchdog, because the loop may be late; nil without one.
+	renew func(until time.Time)
 	// stranger is another boot of the node that received orders. strange is when such orders began without any for
 	// this boot, and again is when the last of them came.
 	stranger       string
@@ -38,10 +42,13 @@ func (b *inbox) put(o *outbidv1.Orders) {
 		return
 	}
 	b.strange = time.Time{}
-	if b.orders != nil && older(o, b.orders.GetTerm(), b.orders.GetGeneration()) {
+	if older(o, b.term, b.generation) {
 		return
 	}
-	b.orders, b.came = o, time.Now()
+	b.orders, b.came, b.term, b.generation = o, time.Now(), o.GetTerm(), o.GetGeneration()
+	if b.renew != nil && grants(o) {
+		b.renew(b.came.Add(leaseOf(o)))
+	}
 	poke(b.wake)
 }
 
@@ -76,6 +83,17 @@ func (b *inbox) isOutranked() bool {
 	return !b.strange.IsZero() && b.again.Sub(b.strange) >= rivalPatience
 }
 
+// grants reports whether orders grant a lease.
+func grants(o *outbidv1.Orders) bool { return !o.GetHello() && o.GetRefused() == "" }
+
+// leaseOf returns the lease that orders grant.
+func leaseOf(o *outbidv1.Orders) time.Duration {
+	if o.GetLease() == nil {
+		return defaultLease
+	}
+	return o.GetLease().AsDuration()
+}
+
 func older(o *outbidv1.Orders, term, generation uint64) bool {
 	return o.GetTerm() < term || o.GetTerm() == term && o.GetGeneration() < generation
 }
@@ -102,11 +120,7 @@ func (l *workerLoop) applyOrders(o *outbidv1.Orders, came time.Time) {
 		return
 	}
 	l.introduce, l.beat = false, o.GetBeat().AsDuration()
-	lease := defaultLease
-	if o.GetLease() != nil {
-		lease = o.GetLease().AsDuration()
-	}
-	l.leaseEnd = came.Add(lease)
+	l.leaseEnd = came.Add(leaseOf(o))
 	clear(l.wanted)
 	for _, as := range o.GetAssignments() {
 		l.wanted[as.GetFork().GetLeaseId()] = true

@@ -11,8 +11,10 @@ import (
 
 // Limits of the outbox. Bytes are those of encoded messages.
 const (
-	// maxBacklog and maxBacklogBytes limit what may be queued. Beyond them, reports wait in the training processes.
-	maxBacklog      = 200_000
+	// maxBacklog and maxBacklogBytes limit what may be queued. Beyond them, reports wait in the training processes. The
+	// reports of a fork also wait while the queue has less room left than the fork uses, so that a fork that reports much
+	// fills half of the queue at most, and leaves room for others.
+	maxBacklog      = 400_000
 	maxBacklogBytes = 64 << 20
 	// maxUplink and maxUplinkBytes limit what goes into one uplink. The connection may allow less.
 	maxUplink      = 4096
@@ -40,7 +42,9 @@ type outbox struct {
 	flights []flight
 	flying  int
 	bytes   int
-	room    chan struct{}
+	// held is what each fork has in the queue.
+	held map[*fork]backlog
+	room chan struct{}
 	// due is set if messages that are not in flight have to be sent now. The delay timer sets it when messages that
 	// are not urgent have waited long enough.
 	due   bool
@@ -50,6 +54,9 @@ type outbox struct {
 	// scratch is a buffer for encoding messages to learn their sizes.
 	scratch []byte
 }
+
+// backlog is a number of queued messages and their size.
+type backlog struct{ messages, bytes int }
 
 // flight is an uplink in flight: how many entries it carries, and when it was sent.
 type flight struct {
@@ -76,7 +83,9 @@ func (e entry) release() {
 	}
 }
 
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1), first: 1} }
+func newOutbox() *outbox {
+	return &outbox{wake: make(chan struct{}, 1), first: 1, held: map[*fork]backlog{}}
+}
 
 // add queues a message without waiting for room, because there are few such messages. It returns why the message
 // cannot be sent, or nil.
@@ -146,7 +155,7 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, r := range reports {
-		for len(o.entries) >= maxBacklog || o.bytes >= maxBacklogBytes {
+		for !o.hasRoom(f) {
 			if !o.awaitRoom(ctx) {
 				return false
 			}
@@ -155,7 +164,7 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 		w.kind.Report = r
 		w.message.Fork, w.message.Kind = f.ref, &w.kind
 		e := entry{message: &w.message, fork: f, report: r.GetSeq(), bytes: admitReport(f, r)}
-		o.entries, o.bytes = append(o.entries, e), o.bytes+e.bytes
+		o.append(e)
 	}
 	if delayed {
 		o.scheduleFlush()
@@ -188,9 +197,32 @@ func (o *outbox) push(e entry) error {
 	if e.bytes, err = o.admit(e.message); err != nil {
 		return err
 	}
-	o.entries = append(o.entries, e)
-	o.bytes += e.bytes
+	o.append(e)
 	return nil
+}
+
+// append adds a message to the queue. The caller holds the lock.
+func (o *outbox) append(e entry) {
+	o.entries = append(o.entries, e)
+	o.count(e.fork, 1, e.bytes)
+}
+
+// count adds queued messages of a fork and their bytes. The caller holds the lock.
+func (o *outbox) count(f *fork, messages, bytes int) {
+	o.bytes += bytes
+	h := o.held[f]
+	h.messages, h.bytes = h.messages+messages, h.bytes+bytes
+	if h.messages == 0 {
+		delete(o.held, f)
+	} else {
+		o.held[f] = h
+	}
+}
+
+// hasRoom reports whether another report of a fork may be queued. The caller holds the lock.
+func (o *outbox) hasRoom(f *fork) bool {
+	h := o.held[f]
+	return len(o.entries)+h.messages < maxBacklog && o.bytes+h.bytes < maxBacklogBytes
 }
 
 func (o *outbox) notify() {
@@ -259,7 +291,7 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	}
 	n := int(min(seq-o.first+1, uint64(len(o.entries))))
 	for i := range n {
-		o.bytes -= o.entries[i].bytes
+		o.count(o.entries[i].fork, -1, -o.entries[i].bytes)
 		f(o.entries[i])
 		o.entries[i].release()
 		o.entries[i] = entry{}
@@ -301,6 +333,7 @@ func (o *outbox) reset() {
 		e.release()
 	}
 	o.entries, o.first, o.bytes = nil, 1, 0
+	clear(o.held)
 	o.flights, o.flying = nil, 0
 	if o.room != nil {
 		close(o.room)

@@ -144,12 +144,14 @@ func TestOutboxBoundsAnUplink(t *testing.T) {
 	}
 }
 
-// A full backlog delays reports, but not urgent messages, until there is room or the fork is gone.
+// A fork that has filled its part of the backlog waits with its reports, but not with urgent messages, until there is room
+// or the fork is gone. Other forks on the node do not wait.
 func TestOutboxBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		const most = maxBacklog / 2
 		o, f := newOutbox(), &fork{}
-		reports := make([]*outbidv1.Report, maxBacklog)
+		reports := make([]*outbidv1.Report, most)
 		for i := range reports {
 			reports[i] = report(uint64(i) + 1)
 		}
@@ -157,11 +159,11 @@ func TestOutboxBacklog(t *testing.T) {
 		waited, gone := make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			o.addReports(t.Context(), f, []*outbidv1.Report{report(maxBacklog + 1)}, false)
+			o.addReports(t.Context(), f, []*outbidv1.Report{report(most + 1)}, false)
 			close(waited)
 		}()
 		go func() {
-			if o.addReports(ctx, f, []*outbidv1.Report{report(maxBacklog + 2)}, false) {
+			if o.addReports(ctx, f, []*outbidv1.Report{report(most + 2)}, false) {
 				t.Error("a report of a fork that is gone was accepted beyond the limit")
 			}
 			close(gone)
@@ -175,9 +177,12 @@ func TestOutboxBacklog(t *testing.T) {
 		default:
 		}
 		o.add(f, &outbidv1.UplinkMessage{})
+		if !o.addReports(ctx, &fork{}, []*outbidv1.Report{report(1)}, false) {
+			t.Error("the report of another fork was not accepted")
+		}
 		o.acked(100, func(entry) {})
 		<-waited
-		if n := len(o.entries); n != maxBacklog-100+2 {
+		if n := len(o.entries); n != most-100+3 {
 			t.Errorf("%d entries", n)
 		}
 	})

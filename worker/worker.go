@@ -109,6 +109,9 @@ type Config struct {
 	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped, and to store what they
 	// saved. 0 means 30 s.
 	DrainTimeout time.Duration
+	// LoneServer says that only the server in this process can give the worker's trials to other workers. It is paused
+	// with the worker, so that the trials may then continue.
+	LoneServer bool
 	// FlushTimeout bounds how long the worker then waits until its last messages are acknowledged. 0 means 5 s.
 	FlushTimeout time.Duration
 	// IdleAfter is how long a training process without a trial is kept. 0 means 60 s.

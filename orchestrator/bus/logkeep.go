@@ -3,8 +3,10 @@ package bus
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,19 +16,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Workers publish the output of trials to the intake. There it waits, even without a leader, until the leader checks
-// whether the worker ran that trial. Only then it goes to the tenant's stream, to which workers cannot publish.
 const (
-	LogIntake = "OUTBID_OUTPUT"
-	// intakeBytes and intakeAge limit the intake; the oldest messages are dropped first.
-	intakeBytes = 64 << 20
-	intakeAge   = 10 * time.Minute
-	// intakeConsumer is the only consumer of the intake, which each leader recreates.
+	// intakeAge is how long output waits for a leader.
+	intakeAge = 10 * time.Minute
+	// intakeConsumer is the only consumer of an intake, which each leader recreates.
 	intakeConsumer = "leader"
-	// pulledMessages and pulledBytes limit what is in flight to it.
+	// pulledMessages and pulledBytes limit what is in flight to it. The leader receives the output of all tenants over one
+	// connection, which NATS closes if more than 64 MiB wait for it.
 	pulledMessages = 1024
-	pulledBytes    = 8 << 20
-	// keepAgain is when the intake is reopened after it was lost with its NATS server.
+	pulledBytes    = 256 << 10
+	// keepAgain is when an intake is reopened after it was lost with its NATS server.
 	keepAgain = time.Second
 	// keepRestWait is how long the last output may take from the worker to the intake. keepRestTimeout limits the whole
 	// step.
@@ -34,55 +33,50 @@ const (
 	keepRestTimeout = 5 * time.Second
 )
 
-// openIntake creates the intake.
-func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	stream, err := PutStream(ctx, js, jetstream.StreamConfig{
-		Name: LogIntake, Description: "output of trials that the server has not checked yet", Subjects: []string{logsPrefix + "*.*.*.*"},
-		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld, MaxBytes: intakeBytes, MaxAge: intakeAge,
-		Storage: jetstream.MemoryStorage, Replicas: max(replicas, 1), NoAck: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", LogIntake, err)
-	}
-	return stream, nil
-}
-
-// openIntakeConsumer recreates the intake's consumer, so that messages that the previous leader received but did not
-// store are redelivered at once.
-func openIntakeConsumer(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Consumer, error) {
-	stream, err := openIntake(ctx, js, replicas)
-	if err != nil {
-		return nil, err
-	}
-	if err := stream.DeleteConsumer(ctx, intakeConsumer); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil, err
-	}
-	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: intakeConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 4 * pulledMessages, MemoryStorage: true,
-	})
-}
-
-// Keep moves the output of trials from the intake to the tenants' streams, if may allows it, until ctx ends. may is
-// called from one goroutine.
+// Keep moves the output of trials from the intakes to the tenants' streams, if may allows it, until ctx ends. The output of
+// each tenant moves independently, so may must be safe for concurrent use.
 func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	kept := map[string]bool{}
 	for {
-		err := l.storeIntake(ctx, may)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it ended as requested
+		l.mu.Lock()
+		tenants := slices.Collect(maps.Keys(l.intakes))
+		l.mu.Unlock()
+		for _, tenant := range tenants {
+			if !kept[tenant] {
+				kept[tenant] = true
+				running.Go(func() { l.keepTenant(ctx, tenant, may) })
+			}
 		}
-		l.log.Debug("the output of trials cannot be stored now", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.reservedMore:
+		}
+	}
+}
+
+// keepTenant moves the output of one tenant until ctx ends.
+func (l *Logs) keepTenant(ctx context.Context, tenant string, may func(*outbidv1.LogChunk) bool) {
+	for {
+		err := l.storeIntake(ctx, tenant, may)
+		if ctx.Err() != nil {
+			return
+		}
+		l.log.Debug("the output of trials cannot be stored now", "tenant", tenant, "error", err)
 		again := time.NewTimer(keepAgain)
 		select {
 		case <-ctx.Done():
 			again.Stop()
-			return nil
+			return
 		case <-again.C:
 		}
 	}
 }
 
-func (l *Logs) storeIntake(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
-	cons, err := openIntakeConsumer(ctx, l.js, l.cfg.Replicas)
+func (l *Logs) storeIntake(ctx context.Context, tenant string, may func(*outbidv1.LogChunk) bool) error {
+	cons, err := l.openIntakeConsumer(ctx, tenant)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -90,7 +92,7 @@ func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 			receive(t, looked)
 		}
 	}
-	stored(t, l, LogIntake, n)
+	stored(t, l, intakeOf("vision"), n)
 	stop()
 	if err := receive(t, ended); err != nil {
 		t.Fatal(err)
@@ -100,7 +102,7 @@ func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 	}
 	stored(t, l, LogStream("vision"), n)
 	// A leader that received some messages and died.
-	dead, err := openIntakeConsumer(testContext(t), l.js, 1)
+	dead, err := l.openIntakeConsumer(testContext(t), "vision")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,4 +115,72 @@ func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 	if got := readLogs(t, l, nil); got != want+"[1 stdout]x\n[1 stdout]y\n" {
 		t.Errorf("kept %d bytes, want %d", len(got), len(want))
 	}
+}
+
+// TestAFullIntakeDropsItsTenantsOutputOnly checks that a tenant whose trials print more than the server can store does not
+// displace a line of another tenant that the server has not read yet.
+func TestAFullIntakeDropsItsTenantsOutputOnly(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	l := reserved(t, connect(t, ConnConfig{Server: s}), 8<<20)
+	if err := l.Reserve(testContext(t), "loud", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, chunk(1, "stdout", "said once\n"))
+	flood := ofTenant("loud", "loud-1", strings.Repeat("0123456789abcde\n", logChunkBytes/16))
+	for range 2 * intakeBytes / logChunkBytes {
+		if err := publish(l.nc, LogSubject(flood), flood, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.nc.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	keepAll(t, l)
+	stored(t, l, LogStream("vision"), 1)
+	if got := readLogs(t, l, nil); got != "[1 stdout]said once\n" {
+		t.Errorf("kept %q", got)
+	}
+	var size uint64
+	for _, tenant := range []string{"vision", "loud"} {
+		stream, err := l.js.Stream(testContext(t), intakeOf(tenant))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += uint64(stream.CachedInfo().Config.MaxBytes)
+	}
+	if size > intakeBytes {
+		t.Errorf("the intakes have %d bytes together", size)
+	}
+}
+
+func TestIntakesShareTheirSpace(t *testing.T) {
+	t.Parallel()
+	for tenants, want := range map[int]int64{
+		0: intakeBytes, 1: intakeBytes, 2: intakeBytes / 2, 3: intakeBytes / 4, 4: intakeBytes / 4, 512: leastIntake, 10_000: leastIntake,
+	} {
+		if got := intakeShare(tenants); got != want {
+			t.Errorf("%d tenants: %d bytes each, want %d", tenants, got, want)
+		}
+	}
+}
+
+// TestTheSharedIntakeOfEarlierVersionsIsReplaced checks that a server starts on a NATS that has it.
+func TestTheSharedIntakeOfEarlierVersionsIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(testContext(t), jetstream.StreamConfig{
+		Name: LogIntake, Subjects: []string{logsPrefix + "*.*.*.*"}, Storage: jetstream.MemoryStorage,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l := reserved(t, nc, 1<<20)
+	keepAll(t, l)
+	put(t, l, chunk(1, "stdout", "a\n"))
+	stored(t, l, LogStream("vision"), 1)
 }

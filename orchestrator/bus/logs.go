@@ -38,7 +38,12 @@ type Logs struct {
 	dropped int
 	// reserved is the size of each tenant's stream in bytes, as set by this process.
 	reserved map[string]int64
-	cfg      LogsConfig
+	// intakes is the size of each tenant's intake in bytes, as set by this process; 0 if it could not be created.
+	intakes map[string]int64
+	cfg     LogsConfig
+	// reserving is held while intakes are created or resized. reservedMore wakes Keep.
+	reserving    sync.Mutex
+	reservedMore chan struct{}
 
 	wake chan struct{}
 	stop chan struct{}
@@ -57,7 +62,7 @@ func AttachLogs(nc *nats.Conn, log *slog.Logger) (*Logs, error) {
 
 func startLogs(nc *nats.Conn, js jetstream.JetStream, cfg LogsConfig) *Logs {
 	l := &Logs{
-		nc: nc, js: js, log: orDiscard(cfg.Logger), cfg: cfg, reserved: map[string]int64{},
+		nc: nc, js: js, log: orDiscard(cfg.Logger), cfg: cfg, reserved: map[string]int64{}, intakes: map[string]int64{}, reservedMore: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.run()

@@ -41,7 +41,7 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	if _, err := openIntake(ctx, js, cfg.Replicas); err != nil {
+	if err := removeSharedIntake(ctx, js); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
 	return startLogs(nc, js, cfg), nil
@@ -50,6 +50,9 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 // Reserve sets the space for the output of a tenant's trials in bytes; the oldest output is dropped first.
 func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 	if err := CheckToken("tenant", tenant); err != nil {
+		return err
+	}
+	if err := l.reserveIntake(ctx, tenant); err != nil {
 		return err
 	}
 	l.mu.Lock()

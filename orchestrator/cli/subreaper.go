@@ -5,6 +5,6 @@ import (
 	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
-// Subreaper must be called first in the program, before Main. If a worker started this process as the subreaper of a
-// trial or to average checkpoints, it does that work and then returns true.
-func Subreaper() bool { return subreaper.Main() || worker.AverageMain() }
+// Subreaper must be called first in the program, before Main. If a worker started this process as watchdog, as the
+// subreaper of a trial, or to average checkpoints, it does that work and then returns true.
+func Subreaper() bool { return worker.WatchdogMain() || subreaper.Main() || worker.AverageMain() }

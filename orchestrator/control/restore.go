@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -55,11 +53,11 @@ func load(set Settings, p policy.Policy, data []byte) (*Core, error) {
 	if data == nil {
 		return NewCore(set, p, state.New()), nil
 	}
-	var snap outbidv1.StateSnapshot
-	if err := proto.Unmarshal(data, &snap); err != nil {
-		return nil, fmt.Errorf("decoding the snapshot: %w", err)
+	snap, trials, err := decodeSnapshot(data)
+	if err != nil {
+		return nil, err
 	}
-	st, err := state.Restore(&snap)
+	st, err := state.RestoreApart(snap, trials)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +67,7 @@ func load(set Settings, p policy.Policy, data []byte) (*Core, error) {
 			return nil, err
 		}
 	}
-	return c, c.rounds.Load(&snap)
+	return c, c.rounds.Load(snap)
 }
 
 // Appended records that the core's newest events are in the ledger as a batch.

@@ -226,8 +226,7 @@ func faults() []fault {
 		{"a partition", 15 * time.Second, (*chaos).split},
 		{"a connection flaps", 12 * time.Second, (*chaos).flap},
 		{"messages are lost and repeated", 8 * time.Second, (*chaos).corrupt},
-		// A paused worker cannot end its trials, which continue; a paused machine would pause them too.
-		{"a process pauses", 12 * time.Second, func(c *chaos) func() { return c.stop(c.any(append(slices.Clone(c.nats), "server-1", "server-2"))) }},
+		{"a process pauses", 12 * time.Second, func(c *chaos) func() { return c.stop(c.any(append(slices.Clone(c.nats), c.others...))) }},
 		{"a NATS server is slow", 12 * time.Second, (*chaos).slow},
 		{"a process is killed", 5 * time.Second, func(c *chaos) func() { return c.killed(c.any(append(slices.Clone(c.nats), c.others...))) }},
 		{"two NATS servers are killed", 8 * time.Second, func(c *chaos) func() {

@@ -24,6 +24,9 @@ import (
 // limit is.
 const snapshotChunk = 512 << 10
 
+// maxGrow limits how much memory is reserved for a snapshot before its content is read.
+const maxGrow = 1 << 30
+
 // snapshots stores snapshots as chunks with subjects PREFIX.<seq>.<nonce>.<chunk>, and a manifest with
 // PREFIX.<seq>.<nonce>.end, which is written last. The nonce distinguishes two writers. JetStream's object store is
 // not used because it publishes without a limit, leaves a marker for every deleted object, and waits forever for lost
@@ -208,6 +211,7 @@ func (s *snapshots) read(ctx context.Context, id string) (uint64, []byte, error)
 		return 0, nil, fmt.Errorf("decode its manifest: %w", err)
 	}
 	var data bytes.Buffer
+	data.Grow(min(max(m.Bytes, 0), maxGrow))
 	for i := range m.Chunks {
 		chunk, err := s.get(ctx, id, strconv.Itoa(i))
 		if err != nil {

@@ -144,7 +144,7 @@ func (s *Server) runWorker(ctx context.Context, o WorkerConfig) error {
 	}
 	err = runWorker(ctx, o, workerParts{
 		nc: nc, logs: logs, store: s.ownStore, who: who, version: s.cfg.Version, log: s.log,
-		lacks: func(why string) { s.health.setWaiting(o.Name, why) },
+		lacks: func(why string) { s.health.setWaiting(o.Name, why) }, lone: s.embedded != nil,
 	})
 	return errors.Join(err, logs.Close())
 }
@@ -158,6 +158,8 @@ type workerParts struct {
 	// lacks is called with the device that a trial waits for because another process of this machine uses it. It is nil
 	// for a worker in a separate process, which claims its devices for its lifetime.
 	lacks func(why string)
+	// lone says that no other server can lead while this process stands still.
+	lone bool
 	// version is the version of this build.
 	version string
 	log     *slog.Logger
@@ -203,7 +205,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
 		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
 		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, NoDiskHold: o.Trials.NoDiskHold, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
-		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Spot: notices, Version: p.version,
+		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, DrainTimeout: o.DrainTimeout, Spot: notices, Version: p.version, LoneServer: p.lone,
 		Labels: o.Labels, Logger: log, Tracer: tracer,
 	})
 }

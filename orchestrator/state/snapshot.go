@@ -94,6 +94,18 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 
 // Restore returns the state in a snapshot.
 func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
+	trials := make([][]RestoredTrial, len(snap.GetSweeps()))
+	for i, r := range snap.GetSweeps() {
+		trials[i] = make([]RestoredTrial, len(r.GetTrials()))
+		for j, t := range r.GetTrials() {
+			trials[i][j] = RestoreTrial(t)
+		}
+	}
+	return RestoreApart(snap, trials)
+}
+
+// RestoreApart returns the state in a snapshot whose trials, by sweep in the order of the sweeps, were restored apart.
+func RestoreApart(snap *outbidv1.StateSnapshot, trials [][]RestoredTrial) (*State, error) {
 	if err := checkFormat(snap.GetFormat(), ""); err != nil {
 		return nil, err
 	}
@@ -111,8 +123,8 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		st.NodeNames = append(st.NodeNames, r.GetInfo().GetName())
 		st.noteFaulty(st.Nodes[r.GetInfo().GetName()])
 	}
-	for _, r := range snap.GetSweeps() {
-		s, err := st.restoreSweep(r)
+	for i, r := range snap.GetSweeps() {
+		s, err := st.restoreSweep(r, trials[i])
 		if err != nil {
 			return nil, fmt.Errorf("snapshot of sweep %s: %w", r.GetId(), err)
 		}
@@ -131,33 +143,33 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	return st, nil
 }
 
-func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
+func (st *State) restoreSweep(r *outbidv1.SweepRecord, trials []RestoredTrial) (*Sweep, error) {
 	s := &Sweep{
 		ID: r.GetId(), Spec: r.GetSpec(), State: r.GetState(), Reason: r.GetReason(), Actor: r.GetActor(),
 		StopActor: r.GetStopActor(), IdempotencyKey: r.GetIdempotencyKey(), Submitted: from(r.GetSubmitted()),
 		Ended: from(r.GetEnded()), Best: -1, Steps: r.GetSteps(), DeviceSeconds: r.GetDeviceSeconds(),
 		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
-		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
+		refs: map[string]int{}, Trials: make([]*Trial, len(trials)), changes: make([]change, 0, len(trials)),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
 		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(), Cost: r.GetCost(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())
-	for i, tr := range r.GetTrials() {
-		t := restoreTrial(tr)
+	for i, tr := range trials {
+		t := tr.trial
 		if int(t.Number) != i || t.State == trialNone || t.State > trialCancelled {
 			return nil, broken("trial record %d is trial %d, %s", i, t.Number, TrialWord(t.State))
 		}
 		s.Trials[i] = t
 		s.Counts[t.State]++
-		for _, held := range tr.GetHeld() {
+		for _, held := range tr.held {
 			if err := st.restoreLease(s, t, held); err != nil {
 				return nil, err
 			}
 		}
 		s.indexTrial(t)
-		st.restoreRound(s, t, tr.GetRound())
+		st.restoreRound(s, t, tr.round)
 		st.watch(s, t)
 	}
 	if err := s.order(r.GetQueued()); err != nil {
@@ -224,6 +236,18 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 	}
 	st.hold(l)
 	return nil
+}
+
+// RestoredTrial is a trial of a snapshot, with the records that its sweep and the nodes take part in.
+type RestoredTrial struct {
+	trial *Trial
+	held  []*outbidv1.LeaseRecord
+	round *outbidv1.ForkRound
+}
+
+// RestoreTrial restores a trial from its record. It keeps parts of the record, but neither the record nor its Trial.
+func RestoreTrial(r *outbidv1.TrialRecord) RestoredTrial {
+	return RestoredTrial{restoreTrial(r), r.GetHeld(), r.GetRound()}
 }
 
 func restoreTrial(r *outbidv1.TrialRecord) *Trial {

@@ -28,6 +28,8 @@ const (
 type Config struct {
 	// Dir is the worker's own directory.
 	Dir string
+	// Worker identifies this start of the worker for EndTrials.
+	Worker string
 	// User is None, Auto, or the name of a user; empty means None.
 	User string
 	// Groups are names of groups that training code keeps, such as video, because devices need them.
@@ -89,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Confiner{cfg: cfg, users: users, record: newRecord(cfg.Dir)}
+	c := &Confiner{cfg: cfg, users: users, record: newRecord(cfg.Dir, cfg.Worker)}
 	err = errors.New("they are turned off")
 	if !cfg.NoGroups {
 		c.tree, err = openTree(filepath.Join(cfg.Dir, "cgroup"))

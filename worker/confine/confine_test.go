@@ -361,7 +361,7 @@ func TestTheNextWorkerRemovesWhatAKilledOneLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	r := newRecord(dir)
+	r := newRecord(dir, "")
 	r.Root, r.Users, r.Groups = c.root, []uint32{in.user.UID}, c.record.Groups
 	if err := r.save(); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,8 @@ import (
 type record struct {
 	// Boot identifies the boot of the machine: users and groups of another boot have no processes.
 	Boot string `json:"boot"`
+	// Worker is the worker's own Config.Worker.
+	Worker string `json:"worker,omitempty"`
 	// Root is the directory of trials' files.
 	Root string `json:"root,omitempty"`
 	// Groups are the directories of the control groups.
@@ -35,8 +37,8 @@ type record struct {
 	path string
 }
 
-func newRecord(dir string) *record {
-	return &record{Boot: proctable.BootID(), path: filepath.Join(dir, "confined.json")}
+func newRecord(dir, worker string) *record {
+	return &record{Worker: worker, Boot: proctable.BootID(), path: filepath.Join(dir, "confined.json")}
 }
 
 func (r *record) addUser(uid uint32) error {
@@ -81,20 +83,79 @@ func (r *record) remove() error {
 	return err
 }
 
-// endLeftovers ends the processes that an earlier worker left, and removes what it created.
-func endLeftovers(dir string, log *slog.Logger) error {
-	r := newRecord(dir)
-	data, err := os.ReadFile(r.path)
+// errDamagedRecord means that a record cannot be decoded.
+var errDamagedRecord = errors.New("the record of confined trials is damaged")
+
+// readRecord reads the record in a worker's directory, or returns nil if it does not exist.
+func readRecord(dir string) (*record, error) {
+	data, err := os.ReadFile(newRecord(dir, "").path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil //nolint:nilnil // no worker has used the directory
 	}
 	if err != nil {
-		return fmt.Errorf("read the record of an earlier worker's confined trials: %w", err)
+		return nil, fmt.Errorf("read the record of confined trials: %w", err)
 	}
-	var old record
-	if err := json.Unmarshal(data, &old); err != nil {
-		log.Warn("the record of confined trials is damaged; processes and files of an earlier worker may be left", "error", err)
+	old := new(record)
+	if err := json.Unmarshal(data, old); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamagedRecord, err)
+	}
+	return old, nil
+}
+
+// EndTrials ends the processes of all trials of the worker with a Config.Worker that uses a directory. It stops early once
+// stop returns true. It is for a child of the worker.
+func EndTrials(dir, worker string, stop func() bool) error {
+	return killAll(func() ([]int, error) {
+		r, err := readRecord(dir)
+		if err != nil || r == nil || r.Worker != worker || r.Boot != proctable.BootID() {
+			return nil, err // the next worker has the directory, and has ended them
+		}
+		groups := slices.DeleteFunc(r.Groups, func(dir string) bool { return strings.HasSuffix(dir, idleSuffix) }) // the worker's own work
+		thawAll(groups)
+		pids, err := insideAll(groups)
+		for _, uid := range r.Users {
+			own, ownErr := proctable.OfUser(uid)
+			pids, err = append(pids, own...), errors.Join(err, ownErr)
+		}
+		if stop() { // after they were listed: later ones belong to a later lease
+			return nil, nil
+		}
+		// A worker has a thread in a trial's group while it starts a process there.
+		return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getppid() }), err
+	})
+}
+
+// insideAll returns the processes in the control groups below directories.
+func insideAll(dirs []string) (pids []int, err error) {
+	for _, dir := range dirs {
+		err = errors.Join(err, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it was mounted for that worker only, or a trial has ended
+			}
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			thaw(path)
+			inside, err := pidsIn(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			pids = append(pids, inside...)
+			return err
+		}))
+	}
+	return pids, err
+}
+
+// endLeftovers ends the processes that an earlier worker left, and removes what it created.
+func endLeftovers(dir string, log *slog.Logger) error {
+	old, err := readRecord(dir)
+	if errors.Is(err, errDamagedRecord) {
+		log.Warn("processes and files of an earlier worker may be left", "error", err)
 		return nil
+	}
+	if err != nil || old == nil {
+		return err
 	}
 	if old.Boot == proctable.BootID() {
 		thawAll(old.Groups)
@@ -136,22 +197,7 @@ func thawAll(dirs []string) {
 
 // endGroups ends everything in the control groups below a directory, and removes them.
 func endGroups(dir string) error {
-	find := func() (pids []int, err error) {
-		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it was mounted for that worker only
-			}
-			if err != nil || !d.IsDir() {
-				return err
-			}
-			thaw(path)
-			inside, err := pidsIn(path)
-			pids = append(pids, inside...)
-			return err
-		})
-		return pids, err
-	}
-	if err := killAll(find); err != nil {
+	if err := killAll(func() ([]int, error) { return insideAll([]string{dir}) }); err != nil {
 		return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 	}
 	// Other children of the earlier worker may still be in the group that it had moved to.

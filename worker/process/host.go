@@ -30,6 +30,10 @@ type Host struct {
 	thread sync.WaitGroup
 	waits  sync.WaitGroup
 
+	// dog is nil without a watchdog; watching starts it with the first process.
+	dog      *watchdog
+	watching sync.Once
+
 	mu     sync.Mutex
 	closed bool
 	live   map[int]*Process
@@ -61,6 +65,9 @@ func Open(dir string, log *slog.Logger) (*Host, error) {
 	if err := h.save(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	if h.dog, err = openWatchdog(); err != nil {
+		log.Warn("cannot watch the worker; if it hangs, its trials continue", "error", err)
+	}
 	h.thread.Go(h.launch)
 	return h, nil
 }
@@ -76,6 +83,7 @@ func (h *Host) Start(c Command) (*Process, error) {
 	if h.closed {
 		err = errors.New("the worker is stopping")
 	} else {
+		h.startWatchdog()
 		started := make(chan error)
 		h.starts <- func() { started <- p.start() }
 		err = <-started
@@ -153,6 +161,9 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	h.waits.Wait()
 	h.thread.Wait()
+	if h.dog != nil {
+		h.dog.close()
+	}
 	// A process that is just being started by other code has the file open too, until it executes its own program.
 	return errors.Join(unix.Flock(int(h.lock.Fd()), unix.LOCK_UN), h.lock.Close())
 }

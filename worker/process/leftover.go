@@ -52,28 +52,43 @@ func (h *Host) save() error {
 	return nil
 }
 
-// endLeftovers kills processes that an earlier worker left behind: groups whose leader is still the recorded process,
-// and every process with the earlier worker's token. A process that only has a recorded id is not killed.
-func (h *Host) endLeftovers() error {
+// load reads the list, or returns nil if it does not exist or is from another boot of the machine.
+func (h *Host) load() (*state, error) {
 	data, err := os.ReadFile(h.file())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil //nolint:nilnil // no worker has used the directory
 	}
 	if err != nil {
-		return fmt.Errorf("read the list of processes: %w", err)
+		return nil, fmt.Errorf("read the list of processes: %w", err)
 	}
 	var old state
 	if err := json.Unmarshal(data, &old); err != nil {
-		h.log.Warn("the list of processes is damaged; processes of an earlier worker may be left", "error", err)
-		return nil
+		return nil, fmt.Errorf("%w: %w", errDamagedList, err)
 	}
 	if old.Boot != proctable.BootID() || old.Token == "" {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return &old, nil
+}
+
+// errDamagedList means that the list of processes cannot be decoded.
+var errDamagedList = errors.New("the list of processes is damaged")
+
+// endLeftovers kills processes that an earlier worker left behind: groups whose leader is still the recorded process,
+// and every process with the earlier worker's token. A process that only has a recorded id is not killed.
+func (h *Host) endLeftovers() error {
+	old, err := h.load()
+	if errors.Is(err, errDamagedList) {
+		h.log.Warn("processes of an earlier worker may be left", "error", err)
 		return nil
 	}
-	if err := awaitReapers(old); err != nil {
+	if err != nil || old == nil {
 		return err
 	}
-	left, err := leftovers(old)
+	if err := awaitReapers(*old); err != nil {
+		return err
+	}
+	left, err := leftovers(*old)
 	if err != nil {
 		return err
 	}

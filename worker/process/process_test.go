@@ -27,6 +27,12 @@ func TestMain(m *testing.M) {
 	if subreaper.Main() {
 		return
 	}
+	if dir := os.Getenv("PROCESS_TEST_WATCHED"); dir != "" || os.Args[0] == watchdogName {
+		if !WatchdogMain() {
+			watchedForTest(dir)
+		}
+		return
+	}
 	if dir := os.Getenv("PROCESS_TEST_HOST_BELOW"); dir != "" {
 		hostOfDaemon(dir)
 		return

@@ -30,6 +30,8 @@ func serve() {
 	// the subreaper must end after the command. SIGTERM is caught and dropped instead of ignored, because the command
 	// would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
+	now := make(chan os.Signal, 1)
+	signal.Notify(now, EndNow)
 	say := gob.NewEncoder(conn)
 	words := gob.NewDecoder(conn)
 	var o order
@@ -42,10 +44,17 @@ func serve() {
 		return
 	}
 	_ = say.Encode(word{PID: pid})
-	over := make(chan struct{})
+	answered, over := make(chan struct{}), make(chan struct{})
 	go func() { // returns with the process
 		var w word
 		_ = words.Decode(&w) // the worker has recorded the end, or is gone
+		close(answered)
+	}()
+	go func() { // as above
+		select {
+		case <-answered:
+		case <-now:
+		}
 		close(over)
 	}()
 	if awaitCommand(pid, children, over) {

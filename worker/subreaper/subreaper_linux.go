@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// EndNow is the signal that tells a subreaper to end everything below it, although its worker lives.
+const EndNow = unix.SIGUSR1
+
 // name is the name (argv[0]) of a subreaper, which Main recognises.
 const name = "outbid-subreaper"
 
