@@ -56,19 +56,23 @@ func TestWhatASweepRemembers(t *testing.T) {
 		change func(*outbidv1.SweepSpec)
 		from   int
 	}{
-		"alike":          {func(*outbidv1.SweepSpec) {}, 1},
-		"a wider range":  {func(s *outbidv1.SweepSpec) { s.GetSpace()["lr"].GetFloat().High = 10 }, 1},
-		"more":           {func(s *outbidv1.SweepSpec) { s.Space["depth"] = s.GetSpace()["width"] }, 1},
-		"the default":    {func(s *outbidv1.SweepSpec) { s.Tuner = &outbidv1.Tuner{Kind: &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{}}} }, 1},
+		"alike":         {func(*outbidv1.SweepSpec) {}, 1},
+		"a wider range": {func(s *outbidv1.SweepSpec) { s.GetSpace()["lr"].GetFloat().High = 10 }, 1},
+		"more":          {func(s *outbidv1.SweepSpec) { s.Space["depth"] = s.GetSpace()["width"] }, 1},
+		"the default": {func(s *outbidv1.SweepSpec) {
+			s.Tuner = &outbidv1.Tuner{Kind: &outbidv1.Tuner_Auto{Auto: &outbidv1.Auto{}}}
+		}, 1},
 		"memory: on":     {func(s *outbidv1.SweepSpec) { s.Memory = "on" }, 1},
 		"memory: off":    {func(s *outbidv1.SweepSpec) { s.Memory = "off" }, 0},
 		"another tenant": {func(s *outbidv1.SweepSpec) { s.Tenant = "rival" }, 0},
 		"another metric": {func(s *outbidv1.SweepSpec) { s.Metric = "accuracy" }, 0},
 		"another mode":   {func(s *outbidv1.SweepSpec) { s.Mode = "max" }, 0},
-		"another range":  {func(s *outbidv1.SweepSpec) { s.GetSpace()["lr"].GetFloat().Low, s.GetSpace()["lr"].GetFloat().High = 1e9, 1e10 }, 0},
-		"others":         {func(s *outbidv1.SweepSpec) { s.Space = map[string]*outbidv1.Parameter{"x": s.GetSpace()["lr"]} }, 0},
-		"objectives":     {func(s *outbidv1.SweepSpec) { s.Objectives = []*outbidv1.Objective{{Metric: "size", Mode: "min"}} }, 0},
-		"random":         {func(s *outbidv1.SweepSpec) { s.Tuner = sim.Tuner("random", nil) }, 0},
+		"another range": {func(s *outbidv1.SweepSpec) {
+			s.GetSpace()["lr"].GetFloat().Low, s.GetSpace()["lr"].GetFloat().High = 1e9, 1e10
+		}, 0},
+		"others":     {func(s *outbidv1.SweepSpec) { s.Space = map[string]*outbidv1.Parameter{"x": s.GetSpace()["lr"]} }, 0},
+		"objectives": {func(s *outbidv1.SweepSpec) { s.Objectives = []*outbidv1.Objective{{Metric: "size", Mode: "min"}} }, 0},
+		"random":     {func(s *outbidv1.SweepSpec) { s.Tuner = sim.Tuner("random", nil) }, 0},
 	} {
 		spec := learning("n")
 		tc.change(spec)
@@ -85,7 +89,7 @@ func TestWhatASweepRemembers(t *testing.T) {
 	}
 }
 
-// What a sweep remembers is bounded, does not depend on the earlier sweep's life, and survives a restart with and
+// A sweep's memory does not depend on the earlier sweep's life and survives a restart with and
 // without a snapshot: the tuner then makes the same trials.
 func TestAMemoryIsTheSweepsOwn(t *testing.T) {
 	t.Parallel()
@@ -126,4 +130,29 @@ func TestAMemoryIsTheSweepsOwn(t *testing.T) {
 	if third := b.core.State().Sweeps[b.submit(learning("s"))]; third.Memory != nil {
 		t.Errorf("it remembers a sweep of 3 trials: %v", third.Memory)
 	}
+	b.step(control.Extend{Request: &outbidv1.ExtendSweepRequest{Sweep: second, Space: map[string]*outbidv1.Parameter{
+		"lr": {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 1e-6, High: 1, Log: true}}},
+	}}, Actor: "me", Done: func(_ []*outbidv1.TrainedAgain, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}})
+	if got := s.Memory.GetSweeps(); len(got) != 1 || got[0].GetTrials() != 12 || got[0].GetPoints() != nil {
+		t.Errorf("in a wider space it still has the points of the old one: %v", got)
+	}
+	b.train(second, 2)
+	again, err := control.Restore(t.Context(), settings(), baseline.FIFO{}, b.ledger.Another(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.Snapshot(); err != nil || !bytes.Equal(got, must(b.core.Snapshot())) {
+		t.Errorf("after an extension and a restart it differs: %v", err)
+	}
+}
+
+func must(data []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return data
 }

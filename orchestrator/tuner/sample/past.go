@@ -24,8 +24,8 @@ var _ Rememberer = (*Bayes)(nil)
 const (
 	// A sweep that remembers others begins with a configuration that was good in them, the centre, and one of the
 	// sequence of initial configurations. Then, from guidedFrom on, earlier sweeps are a part of the model. From
-	// guidedUntil on they no longer are: the sweep's own trials say more, and what misled it is forgotten.
-	guidedFrom, guidedUntil = 3, 10
+	// guidedUntil on they no longer are: the sweep's own trials say more, and misleading sweeps are forgotten.
+	guidedFrom, guidedUntil = 3, 7
 )
 
 // Remember implements Rememberer.

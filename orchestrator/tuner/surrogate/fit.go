@@ -20,7 +20,7 @@ const (
 	mostAmplitude         = 4.0
 )
 
-// A prior is that of the settings' logarithms: the lengths', the amplitude's and the noise's.
+// A prior holds the centres and spreads of the logarithms of the lengths, the amplitude and the noise.
 type prior struct{ centre, spread []float64 }
 
 // priorOf returns the prior of a sweep. Its lengths are expected to be between the usual ones and those of earlier sweeps.

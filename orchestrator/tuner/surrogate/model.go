@@ -39,7 +39,7 @@ type Model struct {
 	best float64
 	// shift and scale convert costs to the model's scale.
 	shift, scale float64
-	guides []*guide
+	guides       []*guide
 }
 
 // Seen is a trial: its point and its cost. Lower is better; NaN means that the trial failed.

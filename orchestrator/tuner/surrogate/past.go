@@ -9,7 +9,7 @@ import (
 // function that is scaled to variance 1 at the new sweep's points.
 const guideWeight, guideSpread = 0.6, 0.35
 
-// guideTrials is the number of trials that the scale of an earlier sweep's function counts for, beside the new sweep's:
+// guideTrials is the number of trials that the scale of an earlier sweep's function counts for, in addition to the new one:
 // at the points of the first few trials it may be nearly constant.
 const guideTrials = 2
 
@@ -18,7 +18,7 @@ const (
 	recallEvaluations = 30
 	// leastExplained is the least share of the variance of an earlier sweep's costs that its model must predict. Below
 	// it the sweep has nothing to tell.
-	leastExplained = 0.2
+	leastExplained = 0.35
 	// scalesShare is the share of earlier sweeps' length scales in the centre of the prior.
 	scalesShare = 0.5
 )
