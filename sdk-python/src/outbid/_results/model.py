@@ -277,11 +277,11 @@ class SweepInfo:
     `total_steps` are the tuner's totals, 0 if unbounded.
 
     `fairness` is the current or final cost of sharing, or None while the sweep's speed is unknown. `seed` is the
-    tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it. `objectives` are all
-    objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the averages of its
-    checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in `currency`, or None if the
-    server has no prices. `memory` are the earlier sweeps that its sampler started from, each an id and a number of
-    trials.
+    tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it if `memory` is
+    off. `objectives` are all objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the
+    averages of its checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in
+    `currency`, or None if the server has no prices. `memory` are the earlier sweeps that its sampler started from,
+    each an id and a number of trials.
     """
 
     id: str
