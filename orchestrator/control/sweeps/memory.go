@@ -18,8 +18,9 @@ const (
 	// A sweep remembers at most mostRemembered sweeps and mostPoints trials of each, and no sweep with fewer than
 	// leastPoints.
 	mostRemembered, mostPoints, leastPoints = 4, 40, 5
-	// Of the newest mostListed sweeps, the newest mostCompared that may be remembered are compared.
-	mostListed, mostCompared = 2000, 16
+	// Of the newest mostListed sweeps, the newest mostCompared with the same metric are compared by their newest mostTrials
+	// trials: all tenants wait for it.
+	mostListed, mostCompared, mostTrials = 2000, 16, 2000
 	// leastShared is the least share of the new space's parameters that an earlier sweep must have.
 	leastShared = 0.5
 	// Trials further outside of the new space, in widths of a range, are left out.
@@ -37,7 +38,7 @@ func (sw *Sweeps) memory(spec *outbidv1.SweepSpec) *outbidv1.Memory {
 		return nil
 	}
 	var found []recollection
-	ids := sw.st.SweepIDs
+	compared, ids := 0, sw.st.SweepIDs
 	for _, id := range slices.Backward(ids[max(0, len(ids)-mostListed):]) {
 		s := sw.st.Sweeps[id]
 		if s == nil || !isComparable(s.Spec, spec) {
@@ -46,7 +47,7 @@ func (sw *Sweeps) memory(spec *outbidv1.SweepSpec) *outbidv1.Memory {
 		if r, ok := recall(s, compiled); ok {
 			found = append(found, r)
 		}
-		if len(found) == mostCompared {
+		if compared++; compared == mostCompared {
 			break
 		}
 	}
@@ -120,7 +121,8 @@ func ended(s *state.Sweep) (all []result) {
 		return t.Metric
 	}
 	var whole []float64
-	for _, t := range s.Trials {
+	trials := s.Trials[max(0, len(s.Trials)-mostTrials):]
+	for _, t := range trials {
 		if c := cost(t); t.State == outbidv1.TrialState_TRIAL_STATE_COMPLETED && isFinite(c) {
 			whole = append(whole, c)
 			all = append(all, result{t.Config, c})
@@ -130,7 +132,7 @@ func ended(s *state.Sweep) (all []result) {
 		return nil
 	}
 	slices.Sort(whole)
-	for _, t := range s.Trials {
+	for _, t := range trials {
 		if c := cost(t); t.State == outbidv1.TrialState_TRIAL_STATE_STOPPED && isFinite(c) {
 			all = append(all, result{t.Config, max(c, whole[len(whole)/2])})
 		}
