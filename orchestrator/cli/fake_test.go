@@ -444,7 +444,7 @@ func newFake() *fakeService {
 	running := &outbidv1.Sweep{
 		Id: "digits-2", Spec: limited, Cost: new(1.234), Currency: "EUR", State: outbidv1.SweepState_SWEEP_STATE_RUNNING, Submitted: ago(125 * time.Second),
 		Counts: &outbidv1.TrialCounts{Running: 1, Failed: 1, Total: 2}, Best: trials[1], Steps: 1234, DeviceSeconds: 61.5,
-		Outlook: &outbidv1.Outlook{Trials: 12, Steps: 2468}, Actor: "ada",
+		Outlook: &outbidv1.Outlook{Trials: 12, Steps: 2468}, Actor: "ada", Memory: []*outbidv1.RememberedSweep{{Sweep: "digits-1", Trials: 40}},
 		Notes: []*outbidv1.SweepNote{
 			{Time: ago(time.Minute), Level: "warning", Text: "exit code 1, \x1b[31mrestarted", Trial: new(int32(0))},
 		},
@@ -452,7 +452,7 @@ func newFake() *fakeService {
 	done := proto.CloneOf(running)
 	done.Id, done.State, done.Reason, done.Ended = "digits-1", outbidv1.SweepState_SWEEP_STATE_DONE, "target reached",
 		ago(time.Hour)
-	done.Submitted, done.Notes, done.Spec, done.Cost = ago(3*time.Hour), nil, spec, nil
+	done.Submitted, done.Notes, done.Spec, done.Cost, done.Memory = ago(3*time.Hour), nil, spec, nil, nil
 	return &fakeService{
 		list: []*outbidv1.Sweep{running, done}, trials: map[string][]*outbidv1.Trial{"digits-2": trials},
 		reports: map[string][]*outbidv1.TrialReport{"digits-2": {

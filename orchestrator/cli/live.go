@@ -130,8 +130,12 @@ func (lp *livePresenter) result(p *progress) error {
 // liveLines returns a sweep's progress in at most rows lines.
 func liveLines(p *progress, notes []*outbidv1.SweepNote, now time.Time, columns, rows int) []string {
 	s := p.sweep
+	head := fmt.Sprintf("%-8s %s, %s", clean(s.GetId()), sweepState(s.GetState()), formatDuration(elapsedSeconds(s, now)))
+	if from := memoryLine(s.GetMemory()); from != "" {
+		head += ", " + from
+	}
 	lines := []string{
-		fmt.Sprintf("%-8s %s, %s", clean(s.GetId()), sweepState(s.GetState()), formatDuration(elapsedSeconds(s, now))),
+		head,
 		"trials   " + trialsLine(s),
 		"steps    " + stepsLine(p, columns-1-len("steps    ")),
 		"best     " + bestLine(s),

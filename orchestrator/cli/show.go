@@ -104,6 +104,7 @@ func (q *queryCommands) showSweep(cmd *cobra.Command, c *connection, r ref, out 
 	add("waiting", clean(v.Waiting))
 	add("tuner", fmt.Sprintf("%s, seed %d", v.Tuner, s.GetSpec().GetTuner().GetSeed()))
 	add("metric", v.Mode+" "+clean(v.Metric))
+	add("memory", memoryLine(s.GetMemory()))
 	add("submitted", q.when(v.Submitted)+by(v.Actor))
 	add("ended", q.when(v.Ended))
 	add("elapsed", formatDuration(float64(v.Seconds)))
@@ -145,6 +146,18 @@ func (q *queryCommands) showSweep(cmd *cobra.Command, c *connection, r ref, out 
 		q.printf("and %d more: outbid ls %s\n", rest, s.GetId())
 	}
 	return nil
+}
+
+// memoryLine names the earlier sweeps that a sweep started from.
+func memoryLine(m []*outbidv1.RememberedSweep) string {
+	var parts []string
+	for _, one := range m {
+		parts = append(parts, fmt.Sprintf("%s (%d trials)", clean(one.GetSweep()), one.GetTrials()))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "learned from " + strings.Join(parts, ", ")
 }
 
 // ofHours adds a limit of device-hours to the device time.

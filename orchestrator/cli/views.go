@@ -42,7 +42,13 @@ type sweepView struct {
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
 	Soups         []soupView        `json:"soups" doc:"stored averages of its checkpoints, oldest first: number, metric, bytes, sha256, time, actor, trials (those averaged), tried"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
+	Memory        []memoryView      `json:"memory" doc:"earlier sweeps that its sampler started from: sweep, trials"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
+}
+
+type memoryView struct {
+	Sweep  string `json:"sweep"`
+	Trials int32  `json:"trials"`
 }
 
 type fairnessView struct {
@@ -94,7 +100,10 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 		Submitted: viewTime(s.GetSubmitted()), Ended: viewTime(s.GetEnded()),
 		Seconds: number(elapsedSeconds(s, now)), Counts: viewCounts(s.GetCounts()),
 		Steps: s.GetSteps(), DeviceSeconds: number(s.GetDeviceSeconds()), Best: viewBest(s.GetBest()),
-		Soups: []soupView{}, Notes: []noteView{}, Labels: s.GetSpec().GetLabels(),
+		Soups: []soupView{}, Notes: []noteView{}, Labels: s.GetSpec().GetLabels(), Memory: []memoryView{},
+	}
+	for _, one := range s.GetMemory() {
+		v.Memory = append(v.Memory, memoryView{one.GetSweep(), one.GetTrials()})
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"

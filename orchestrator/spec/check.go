@@ -31,7 +31,7 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	for _, check := range []func(*outbidv1.SweepSpec) error{
-		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts, checkPoints,
+		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts, checkPoints, checkMemory,
 	} {
 		if err := check(s); err != nil {
 			return err
@@ -41,6 +41,13 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	return checkWorkload(s, compiled)
+}
+
+func checkMemory(s *outbidv1.SweepSpec) error {
+	if m := s.GetMemory(); m != "" && m != "on" && m != "off" {
+		return wrong("memory", "%q is not valid; use on or off", m)
+	}
+	return nil
 }
 
 // isSlug reports whether a name has only lower-case letters, digits and dashes, and at most 42 of them.

@@ -260,3 +260,14 @@ func TestAProgramThatDrawsNeedsNoSpace(t *testing.T) {
 		}
 	}
 }
+
+// The word off is text in YAML, as a spec wants it.
+func TestMemoryIsAWord(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"on", "off"} {
+		s, err := Parse([]byte(good + "memory: " + word + "\n"))
+		if err != nil || s.GetMemory() != word {
+			t.Errorf("%s: %q, %v", word, s.GetMemory(), err)
+		}
+	}
+}

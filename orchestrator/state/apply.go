@@ -19,6 +19,7 @@ func (f *foldContext) submitted(e *outbidv1.SweepSubmitted) error {
 	s := &Sweep{
 		ID: e.GetSweep(), Spec: e.GetSpec(), State: sweepRunning, Actor: e.GetActor(),
 		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, Version: 1, refs: map[string]int{}, Order: st.nextOrder,
+		Memory: e.GetMemory(),
 	}
 	s.compile()
 	st.addSweep(s)
@@ -32,7 +33,7 @@ func (f *foldContext) submitted(e *outbidv1.SweepSubmitted) error {
 // compile compiles the spec, which was checked on submission. Fields that cannot be read are ignored.
 func (s *Sweep) compile() {
 	s.Terms, _ = terms.Of(s.Spec)
-	s.SpecBytes = int64(proto.Size(s.Spec))
+	s.SpecBytes = int64(proto.Size(s.Spec) + proto.Size(s.Memory))
 }
 
 func (st *State) addSweep(s *Sweep) {
@@ -77,6 +78,9 @@ func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 	st, s, at := f.st, f.sweep, f.at
 	if !s.Done() {
 		st.weigh(s, -1)
+	}
+	if !sameSpace(s.Spec, e.GetSpec()) {
+		s.Memory = summary(s.Memory) // the points are those of the old space
 	}
 	s.Spec = e.GetSpec()
 	s.compile()

@@ -46,7 +46,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
-		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore, Cost: s.Cost,
+		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore, Cost: s.Cost, Memory: s.Memory,
 	}
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
@@ -152,7 +152,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord, trials []RestoredTrial) (
 		refs: map[string]int{}, Trials: make([]*Trial, len(trials)), changes: make([]change, 0, len(trials)),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
-		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(), Cost: r.GetCost(),
+		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(), Cost: r.GetCost(), Memory: r.GetMemory(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())

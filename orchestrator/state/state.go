@@ -133,6 +133,8 @@ type Sweep struct {
 	Soups []*outbidv1.Soup
 	// Admission is the last answer of a policy with admission, or nil under other policies.
 	Admission *outbidv1.Admission
+	// Memory is what the sampler started from, or nil. It must not be changed.
+	Memory *outbidv1.Memory
 	// Waiting and Exhausted are the last status of the tuner.
 	Waiting, Exhausted bool
 	// LackNoted reports that a report lacked the metric before any had it.

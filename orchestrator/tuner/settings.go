@@ -10,6 +10,8 @@ import (
 // spec.Check must have accepted the spec.
 type Settings struct {
 	Spec *outbidv1.SweepSpec
+	// Memory holds results of earlier sweeps for the sampler, or is nil. An Extended has none.
+	Memory *outbidv1.Memory
 }
 
 // WithDefaults returns the tuner of settings with its defaults, without the points. The settings are not changed.

@@ -78,6 +78,14 @@ def test_only_the_configuration_is_cut(width: int) -> None:
         assert any(value in row.split() for row in rows), f"{value} is not whole at {width} columns"
 
 
+def test_what_a_sweep_learned_from() -> None:
+    sweep, trials = board()
+    assert "learned" not in layout.lay_out(sweep, trials, 120, 3.0, NOW)[0][0]
+    sweep = dataclasses.replace(sweep, memory=(("digits-7", 40), ("digits-11", 12)))
+    first = layout.lay_out(sweep, trials, 120, 3.0, NOW)[0][0]
+    assert first.endswith(", learned from digits-7 (40 trials), digits-11 (12 trials)")
+
+
 def test_durations() -> None:
     assert [layout.duration(s) for s in (0, 59.4, 59.6, 185, 7620, 48 * 3600, 273601)] == [
         "0s",

@@ -302,6 +302,8 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
         TypeError,
         "callbacks must be a list",
     ),
+    (bad(memory="maybe"), ValueError, 'Sweep: memory must be "on" or "off", got \'maybe\''),
+    (bad(memory={}), ValueError, 'Sweep: memory must be "on" or "off", got {}'),
     (bad(tuner=ob.Random(seed=-1)), ValueError, "seed must be a whole number from 0"),
     (bad(tuner=ob.Plugin("./mine")), ValueError, "command must be a list"),
 ]
@@ -407,6 +409,12 @@ def test_a_utility_says_its_target_in_any_unit() -> None:
     assert {ob.Utility(80, 1, span).to_proto().target for span in spans} == {5400.0}
     assert ob.Utility(80).to_proto() == pb.Utility(priority=80)
     assert ob.Utility(1, target="250ms").to_proto().target == 0.25
+
+
+@pytest.mark.parametrize(("given", "sent"), [("on", None), (True, None), ("off", "off"), (False, "off")])
+def test_memory_is_one_word(given: Any, sent: str | None) -> None:
+    sweep = typed.Sweep(train, {"a": ob.uniform(0, 1)}, metric="m", mode="max", memory=given)
+    assert sweep.to_dict().get("memory") == sent
 
 
 def test_rows_of_a_table_are_points() -> None:

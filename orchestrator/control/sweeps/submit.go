@@ -12,6 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -25,12 +26,12 @@ func (sw *Sweeps) Submit(spec *outbidv1.SweepSpec, actor, key string, opened *ou
 		return "", err
 	}
 	id := sw.st.NextID(spec.GetName())
-	submitted := &outbidv1.SweepSubmitted{Sweep: id, Spec: spec, Actor: actor, IdempotencyKey: key}
+	submitted := &outbidv1.SweepSubmitted{Sweep: id, Spec: spec, Actor: actor, IdempotencyKey: key, Memory: sw.memory(spec)}
 	if tuning.IsRemote(spec) {
 		if submitted.Tuner = opened; opened == nil {
 			submitted.Tuner = &outbidv1.TunerStatus{}
 		}
-	} else if err := sw.tuning.Prepare(id, spec); err != nil {
+	} else if err := sw.tuning.Prepare(id, tuner.Settings{Spec: spec, Memory: submitted.GetMemory()}); err != nil {
 		return "", fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
 	}
 	sw.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: submitted}})

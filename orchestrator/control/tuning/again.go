@@ -68,7 +68,7 @@ func (tu *Tuning) copyTuner(s *state.Sweep) tuner.Tuner {
 	if snapshot == nil || s.Spec.GetTuner().GetPlugin() != nil {
 		return nil
 	}
-	t, err := tu.make(tuner.Settings{Spec: s.Spec}, snapshot)
+	t, err := tu.make(settingsOf(s), snapshot)
 	if err != nil {
 		return nil
 	}

@@ -19,8 +19,8 @@ type archived struct {
 
 // open starts a sweep's tuner, or restores it from a snapshot. A tuner that does not start fails its sweep in the
 // next step.
-func (tu *Tuning) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
-	t, err := tu.newTuner(spec, snapshot)
+func (tu *Tuning) open(id string, settings tuner.Settings, snapshot []byte) {
+	t, err := tu.newTuner(settings, snapshot)
 	if err != nil {
 		tu.unopened[id] = err
 		return
@@ -29,14 +29,17 @@ func (tu *Tuning) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
 	tu.noteMayCreate(tu.st.Sweeps[id])
 }
 
+// settingsOf returns the settings of a sweep's tuner.
+func settingsOf(s *state.Sweep) tuner.Settings { return tuner.Settings{Spec: s.Spec, Memory: s.Memory} }
+
 // newTuner makes a tuner from its sweep's settings, and from a snapshot unless that is nil. It does not start the
 // process of a remote tuner; its client does.
-func (tu *Tuning) newTuner(spec *outbidv1.SweepSpec, snapshot []byte) (tuner.Tuner, error) {
+func (tu *Tuning) newTuner(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 	switch {
-	case !IsRemote(spec):
-		return tu.make(tuner.Settings{Spec: spec}, snapshot)
+	case !IsRemote(settings.Spec):
+		return tu.make(settings, snapshot)
 	case snapshot == nil:
-		return remote.New(spec, nil), nil
+		return remote.New(settings.Spec, nil), nil
 	default:
 		return remote.Restore(snapshot)
 	}
@@ -74,7 +77,7 @@ func (tu *Tuning) Wake(s *state.Sweep, what string) error {
 	if !ok {
 		return s.Conflict(what, "its tuner failed")
 	}
-	t, err := tu.newTuner(s.Spec, r.snapshot)
+	t, err := tu.newTuner(settingsOf(s), r.snapshot)
 	if err != nil {
 		return fmt.Errorf("%w: tuner: %w", state.ErrConflict, err)
 	}
@@ -130,13 +133,13 @@ func (tu *Tuning) Load(r *outbidv1.SweepRecord) error {
 		return nil
 	}
 	tu.asking[r.GetId()] = true
-	tu.open(r.GetId(), r.GetSpec(), snapshot)
+	tu.open(r.GetId(), settingsOf(tu.st.Sweeps[r.GetId()]), snapshot)
 	return nil
 }
 
 // Prepare makes the tuner of a sweep that is about to be submitted.
-func (tu *Tuning) Prepare(id string, spec *outbidv1.SweepSpec) error {
-	t, err := tu.make(tuner.Settings{Spec: spec}, nil)
+func (tu *Tuning) Prepare(id string, settings tuner.Settings) error {
+	t, err := tu.make(settings, nil)
 	if err == nil {
 		tu.tuners[id] = t
 	}

@@ -100,7 +100,7 @@ func (tu *Tuning) Tell(change state.Change) (Answer, error) {
 		case IsRemote(s.Spec):
 			tu.tuners[s.ID] = remote.New(s.Spec, change.Event.GetSweepSubmitted().GetTuner())
 		case tu.tuners[s.ID] == nil:
-			tu.open(s.ID, s.Spec, nil)
+			tu.open(s.ID, settingsOf(s), nil)
 		}
 		tu.noteMayCreate(s)
 	case state.TunerArchives:

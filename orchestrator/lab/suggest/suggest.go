@@ -34,6 +34,14 @@ type start struct {
 	Seed    uint64 `json:"seed"`
 	// Spec is a sweep's spec. Only its space and constraints matter.
 	Spec json.RawMessage `json:"spec"`
+	// Past are the trials of earlier sweeps, from which bayes starts.
+	Past [][]past `json:"past"`
+}
+
+// A past is a trial of an earlier sweep.
+type past struct {
+	Config space.Config `json:"config"`
+	Cost   float64      `json:"cost"`
 }
 
 // A tell is the cost of a trial that ended, or its costs with several objectives. Lower is better; a missing cost means
@@ -126,11 +134,24 @@ func (s *session) start(from *start) error {
 		return fmt.Errorf("start.%w", err)
 	}
 	if from.Sampler == "bayes" {
-		s.sampler = sample.NewBayes(compiled, from.Seed)
+		b := sample.NewBayes(compiled, from.Seed)
+		b.Remember(pastOf(compiled, from.Past))
+		s.sampler = b
 		return nil
 	}
 	s.sampler, err = sample.New(from.Sampler, compiled, from.Seed)
 	return err
+}
+
+func pastOf(s *space.Space, sweeps [][]past) (all []sample.Past) {
+	for _, trials := range sweeps {
+		var p sample.Past
+		for _, t := range trials {
+			p.Points, p.Costs = append(p.Points, s.Beyond(t.Config)), append(p.Costs, t.Cost)
+		}
+		all = append(all, p)
+	}
+	return all
 }
 
 // processorTime returns the processor time that this process has used.

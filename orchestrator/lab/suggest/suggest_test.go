@@ -3,6 +3,8 @@ package suggest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,6 +39,25 @@ func TestServe(t *testing.T) {
 	}
 	if len(xs) != 13 || xs[12] != xs[0] {
 		t.Errorf("configurations: %v", xs)
+	}
+}
+
+// A sampler that gets earlier trials begins with the best of them.
+func TestServePast(t *testing.T) {
+	t.Parallel()
+	var trials []string
+	for i := range 12 {
+		x := float64(i) / 12
+		trials = append(trials, fmt.Sprintf(`{"config": {"x": %v}, "cost": %v}`, x, (x-0.25)*(x-0.25)))
+	}
+	lines := strings.TrimSuffix(begin, "}}") + `, "past": [[` + strings.Join(trials, ", ") + "]]}}\n" + `{"ask": true}`
+	var out bytes.Buffer
+	if err := Serve(strings.NewReader(lines), &out); err != nil {
+		t.Fatal(err)
+	}
+	var r struct{ Config struct{ X float64 } }
+	if err := json.NewDecoder(&out).Decode(&r); err != nil || math.Abs(r.Config.X-0.25) > 1e-6 {
+		t.Errorf("it begins with %v: %v", r, err)
 	}
 }
 

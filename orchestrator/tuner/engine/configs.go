@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -26,11 +27,14 @@ type Configs struct {
 	Root    uint64
 	// Points are the initial configurations: trial t uses points[t].
 	Points []space.Point
+	// past are the trials of earlier sweeps, for a sampler that remembers.
+	past []sample.Past
 	// dry is set once the sampler is exhausted, as at the end of a grid.
 	dry bool
 }
 
-func newConfigs(spec *outbidv1.SweepSpec, t *outbidv1.Tuner, k *Kind) (*Configs, error) {
+func newConfigs(settings tuner.Settings, t *outbidv1.Tuner, k *Kind) (*Configs, error) {
+	spec := settings.Spec
 	s, err := space.Compile(spec.GetSpace(), spec.GetConstraints())
 	if err != nil {
 		return nil, err
@@ -38,10 +42,12 @@ func newConfigs(spec *outbidv1.SweepSpec, t *outbidv1.Tuner, k *Kind) (*Configs,
 	if err := k.CheckSettings(t, s); err != nil {
 		return nil, err
 	}
-	c := &Configs{Space: s, Root: t.GetSeed()}
-	if c.Sampler, err = newSampler(k, t, s); err != nil {
+	c := &Configs{Space: s, Root: t.GetSeed(), past: pastOf(settings.Memory, s.Dims())}
+	drawn, err := newSampler(k, t, s)
+	if err != nil {
 		return nil, err
 	}
+	c.use(drawn)
 	return c, c.readPoints(spec)
 }
 
@@ -54,6 +60,34 @@ func newSampler(k *Kind, t *outbidv1.Tuner, s *space.Space) (sample.Sampler, err
 		return nil, fmt.Errorf("tuner.%s.%w", k.Name, err)
 	}
 	return drawn, nil
+}
+
+// use sets the sampler.
+func (c *Configs) use(s sample.Sampler) {
+	c.Sampler = s
+	if r, ok := s.(sample.Rememberer); ok {
+		r.Remember(c.past)
+	}
+}
+
+// pastOf returns the trials in a memory. It leaves out sweeps whose numbers do not fit together.
+func pastOf(m *outbidv1.Memory, dims int) (past []sample.Past) {
+	for _, s := range m.GetSweeps() {
+		if len(s.GetPoints()) != dims*len(s.GetCosts()) {
+			continue
+		}
+		var p sample.Past
+		for at := range slices.Chunk(s.GetPoints(), max(1, dims)) {
+			point := make([]float64, dims)
+			for i, u := range at {
+				point[i] = float64(u)
+			}
+			p.Points = append(p.Points, point)
+		}
+		p.Costs = s.GetCosts()
+		past = append(past, p)
+	}
+	return past
 }
 
 // next returns the configuration of a new trial: an initial one or a draw. It returns false if none is left.
@@ -111,6 +145,6 @@ func (c *Configs) widen(old, now *outbidv1.SweepSpec) error {
 	if err := c.Sampler.Widen(wider); err != nil {
 		return err
 	}
-	c.Space, c.dry = wider, false
+	c.Space, c.dry, c.past = wider, false, nil
 	return c.readPoints(now)
 }

@@ -73,7 +73,7 @@ func newCore(s tuner.Settings, k *Kind) (*Core, error) {
 	c := &Core{}
 	c.use(s.Spec)
 	var err error
-	c.Configs, err = newConfigs(s.Spec, c.Tuner, k)
+	c.Configs, err = newConfigs(s, c.Tuner, k)
 	if k.Curves || setting.SamplerName(c.Tuner) == sample.BayesName {
 		c.Curves = &progress.Curves{}
 	}

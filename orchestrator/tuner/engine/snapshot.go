@@ -82,7 +82,8 @@ func (e *engine) load(snapshot []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)
 	}
-	e.Configs.Sampler, e.Configs.dry = sampler, img.Dry
+	e.Configs.use(sampler)
+	e.Configs.dry = img.Dry
 	if e.Curves != nil && img.Curves != nil {
 		e.Curves = img.Curves
 	}

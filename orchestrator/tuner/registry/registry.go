@@ -21,6 +21,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/percentile"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/performancecurve"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/random"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/setting"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/sobol"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
@@ -116,6 +117,15 @@ func TraitsOf(name string) tuner.Traits {
 		return k.Traits
 	}
 	return tuner.Traits{}
+}
+
+// Remembers reports whether a sweep's sampler can start from the results of earlier sweeps: bayes with one objective.
+func Remembers(spec *outbidv1.SweepSpec) bool {
+	k := kindOf(tuner.NameOf(spec.GetTuner()))
+	if k == nil || len(spec.GetObjectives()) > 0 {
+		return false
+	}
+	return k.Name == sample.BayesName || setting.SamplerName(tuner.Settings{Spec: spec}.WithDefaults()) == sample.BayesName
 }
 
 // CheckSettings checks the settings of a tuner by their descriptions and by the tuner's own rules. s is the sweep's

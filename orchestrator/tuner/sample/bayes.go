@@ -32,6 +32,10 @@ type Bayes struct {
 	seed    uint64
 	// last is the point returned by the last Next.
 	last []float64
+	// past are earlier sweeps, and models the models of them once isRecalled is set.
+	past       []Past
+	models     []*surrogate.Past
+	isRecalled bool
 	bayesState
 }
 
@@ -94,12 +98,9 @@ func (b *Bayes) Next() (Config, bool, error) {
 		b.last = u
 		return b.space.At(zeroes(u)), true, nil
 	}
-	if b.Trials == 0 { // the centre, because users put what they think is right in the middle of a range
-		u := slices.Repeat([]float64{0.5}, b.space.Dims())
-		if cfg := b.space.At(u); b.space.Allowed(cfg) {
-			b.last = u
-			return cfg, true, nil
-		}
+	if u, ok := b.initial(); ok {
+		b.last = u
+		return b.space.At(zeroes(u)), true, nil
 	}
 	cfg, ok, err := b.first.Next()
 	b.First, b.last = b.first.next, nil
@@ -119,13 +120,11 @@ func zeroes(u []float64) []float64 {
 
 // propose returns the model's choice, or false if the model knows too few trials.
 func (b *Bayes) propose() ([]float64, bool) {
-	if b.Trials < min(b.space.Dims()+firstTrials, mostFirst) {
+	past := b.recalled()
+	if b.Trials < b.firstModelled(past) {
 		return nil, false
 	}
-	parameters := make([]surrogate.Parameter, 0, b.space.Dims())
-	for _, n := range b.space.Choices() {
-		parameters = append(parameters, surrogate.Parameter{Choices: n})
-	}
+	parameters := b.parameters()
 	var seen []surrogate.Seen
 	var pending []int
 	for i, cost := range b.weighted() {
@@ -142,7 +141,7 @@ func (b *Bayes) propose() ([]float64, bool) {
 	case b.Ended >= b.Fitted+1+b.Fitted/10, b.Vectors != nil && b.Trials <= manyTrials: // other weights, another function
 		tries = evaluations
 	}
-	m, settings, ok := surrogate.Learn(parameters, seen, b.Settings, tries)
+	m, settings, ok := surrogate.Learn(parameters, seen, b.Settings, tries, past...)
 	if !ok {
 		return nil, false
 	}
@@ -154,7 +153,7 @@ func (b *Bayes) propose() ([]float64, bool) {
 			mean, _ := m.Predict(b.Points[i])
 			seen = append(seen, surrogate.Seen{At: b.Points[i], Cost: mean})
 		}
-		if m, _, ok = surrogate.Learn(parameters, seen, b.Settings, 0); !ok {
+		if m, _, ok = surrogate.Learn(parameters, seen, b.Settings, 0, past...); !ok {
 			return nil, false
 		}
 	}
@@ -169,6 +168,14 @@ func (b *Bayes) propose() ([]float64, bool) {
 		}
 	}
 	return m.Propose(b.Points, b.snapper.Snap, effort, random)
+}
+
+func (b *Bayes) parameters() []surrogate.Parameter {
+	parameters := make([]surrogate.Parameter, 0, b.space.Dims())
+	for _, n := range b.space.Choices() {
+		parameters = append(parameters, surrogate.Parameter{Choices: n})
+	}
+	return parameters
 }
 
 // Took implements Learner.
@@ -239,6 +246,7 @@ func (b *Bayes) Widen(s *space.Space) error {
 		b.Points[i] = s.Coordinates(b.space.At(zeroes(u)), nil, math.NaN())
 	}
 	b.Settings, b.Fitted, b.last = surrogate.Settings{}, 0, nil
+	b.Remember(nil) // its points are those of the old space
 	b.use(s)
 	return nil
 }

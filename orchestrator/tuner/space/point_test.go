@@ -1,6 +1,7 @@
 package space
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -69,6 +70,31 @@ func TestPointThatCannotBe(t *testing.T) {
 		}
 		if _, err := s.Point("points[0]", given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `{"lr": {"float": {"low": 0.01, "high": 1, "log": true}}, "n": {"int": {"low": 1, "high": 9}},
+		"q": {"float": {"low": 0, "high": 1}}, "c": {"choice": {"values": ["a", "b"]}}}`)
+	nan := math.NaN()
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		want []float64 // c, lr, n, q
+	}{
+		{"within", Config{"lr": 0.1, "n": int64(5), "q": 0.25, "c": "b"}, []float64{0.75, 0.5, 0.5, 0.25}},
+		{"whole numbers as JSON has them", Config{"lr": 1.0, "n": 5.0, "q": 1.0, "c": "a"}, []float64{0.25, 1, 0.5, 1}},
+		{"outside", Config{"lr": 10.0, "n": 17.0, "q": -1.0}, []float64{nan, 1.5, 2, -1}},
+		{"of other kinds", Config{"lr": -1.0, "n": "many", "q": true, "c": "z"}, []float64{nan, nan, nan, nan}},
+	} {
+		got := s.Beyond(tc.cfg)
+		for i, want := range tc.want {
+			if math.IsNaN(want) != math.IsNaN(got[i]) || math.Abs(got[i]-want) > 1e-9 {
+				t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+				break
+			}
 		}
 	}
 }

@@ -20,12 +20,24 @@ const (
 	mostAmplitude         = 4.0
 )
 
-func priorOf(groups int) (centre, spread []float64) {
-	for range groups {
-		centre = append(centre, 0.5*math.Log(float64(groups))+scaleShift)
-		spread = append(spread, scaleSpread)
+// A prior holds the centres and spreads of the logarithms of the lengths, the amplitude and the noise.
+type prior struct{ centre, spread []float64 }
+
+// priorOf returns the prior of a sweep. Its lengths are expected to be between the usual ones and those of earlier sweeps.
+func priorOf(groups int, past []*Past) (p prior) {
+	for g := range groups {
+		usual := 0.5*math.Log(float64(groups)) + scaleShift
+		sum, n := 0.0, 0.0
+		for _, q := range past {
+			if !q.lacks[g] {
+				sum, n = sum+q.scales[g]-usual, n+1
+			}
+		}
+		p.centre = append(p.centre, usual+float64(scalesShare*sum)/max(n, 1))
+		p.spread = append(p.spread, scaleSpread)
 	}
-	return append(centre, amplitudeCentre, noiseCentre), append(spread, amplitudeSpread, noiseSpread)
+	p.centre, p.spread = append(p.centre, amplitudeCentre, noiseCentre), append(p.spread, amplitudeSpread, noiseSpread)
+	return p
 }
 
 func clampHyper(v []float64) {
@@ -60,6 +72,9 @@ func condition(p pairs, y []float64, h hyper) (posterior, float64, bool) {
 		}
 		row[i] = amplitude + noise
 	}
+	for i, c := range p.shared {
+		l.a[i] += c
+	}
 	if !l.cholesky() {
 		return posterior{}, 0, false
 	}
@@ -73,17 +88,16 @@ func condition(p pairs, y []float64, h hyper) (posterior, float64, bool) {
 }
 
 // loss returns the negative logarithm of the posterior density of the settings and writes its gradient.
-func loss(p pairs, y []float64, v, grad []float64) float64 {
+func loss(p pairs, y []float64, prior prior, v, grad []float64) float64 {
 	h := hyperOf(v)
 	post, value, ok := condition(p, y, h)
 	if !ok {
 		return math.Inf(1)
 	}
-	centre, spread := priorOf(len(h.scales))
 	for i := range v {
-		d := (v[i] - centre[i]) / spread[i]
+		d := (v[i] - prior.centre[i]) / prior.spread[i]
 		value += float64(d*d) / 2
-		grad[i] = d / spread[i]
+		grad[i] = d / prior.spread[i]
 	}
 	// d loss / d theta = tr((K^-1 - alpha alpha^T) dK / d theta) / 2 (Rasmussen and Williams 2006, equation 5.9).
 	kinv, w := post.inv.gram(), h.weights()
@@ -99,7 +113,7 @@ func loss(p pairs, y []float64, v, grad []float64) float64 {
 			signal += float64(wij * m)
 			t := float64(wij * slope)
 			for g := range w {
-				sums[g] += float64(t * p[g][k])
+				sums[g] += float64(t * p.squares[g][k])
 			}
 			k++
 		}
@@ -114,8 +128,8 @@ func loss(p pairs, y []float64, v, grad []float64) float64 {
 }
 
 // fit returns the most probable settings found from start in at most this many evaluations.
-func fit(p pairs, y []float64, start hyper, evaluations int) hyper {
-	f := func(v, grad []float64) float64 { return loss(p, y, v, grad) }
+func fit(p pairs, y []float64, prior prior, start hyper, evaluations int) hyper {
+	f := func(v, grad []float64) float64 { return loss(p, y, prior, v, grad) }
 	v := start.vector()
 	clampHyper(v)
 	return hyperOf(minimise(f, v, evaluations))

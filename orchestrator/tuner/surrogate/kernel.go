@@ -7,13 +7,17 @@ import (
 // sqrt5 is a constant of the Matérn kernel.
 const sqrt5 = 2.23606797749978969
 
-// pairs are the squared distances of all pairs of points for each parameter: pairs[g] holds n * (n - 1) / 2 distances,
+// pairs are the squared distances of all pairs of points for each parameter: squares[g] holds n * (n - 1) / 2 distances,
 // row by row.
-type pairs [][]float64
+type pairs struct {
+	squares [][]float64
+	// shared is a lower triangle that is added to the covariance, or nil.
+	shared []float64
+}
 
 // distances computes the pairs. columns maps each column of a point to its parameter.
-func distances(x [][]float64, groups int, columns []int) pairs {
-	p := make(pairs, groups)
+func distances(x [][]float64, groups int, columns []int) [][]float64 {
+	p := make([][]float64, groups)
 	for g := range p {
 		p[g] = make([]float64, len(x)*(len(x)-1)/2)
 	}
@@ -33,7 +37,7 @@ func distances(x [][]float64, groups int, columns []int) pairs {
 // at returns the weighted squared distance of pair k.
 func (p pairs) at(k int, weights []float64) (r2 float64) {
 	for g, w := range weights {
-		r2 += float64(w * p[g][k])
+		r2 += float64(w * p.squares[g][k])
 	}
 	return r2
 }

@@ -39,6 +39,7 @@ type Model struct {
 	best float64
 	// shift and scale convert costs to the model's scale.
 	shift, scale float64
+	guides       []*guide
 }
 
 // Seen is a trial: its point and its cost. Lower is better; NaN means that the trial failed.
@@ -74,7 +75,7 @@ func features(parameters []Parameter, at Point, into []float64) []float64 {
 			into = append(into, 0)
 		}
 		if !math.IsNaN(u) {
-			into[first+min(int(u*float64(p.Choices)), p.Choices-1)] = choiceWeight
+			into[first+max(0, min(int(u*float64(p.Choices)), p.Choices-1))] = choiceWeight
 		}
 	}
 	return into
@@ -87,31 +88,32 @@ type Settings struct {
 	Amplitude, Noise float64
 }
 
-func (s Settings) hyper(groups int) hyper {
-	if len(s.Scales) == groups {
+func (s Settings) hyper(p prior) hyper {
+	if len(s.Scales)+2 == len(p.centre) {
 		return hyper{scales: slices.Clone(s.Scales), amplitude: s.Amplitude, noise: s.Noise}
 	}
-	centre, _ := priorOf(groups)
-	return hyperOf(centre)
+	return hyperOf(slices.Clone(p.centre))
 }
 
-// Learn fits a model in at most this many evaluations of the settings; 0 keeps the given settings. It returns false if
-// no trial has a finite cost.
-func Learn(parameters []Parameter, seen []Seen, from Settings, evaluations int) (*Model, Settings, bool) {
+// Learn fits a model in at most this many evaluations of the settings; 0 keeps the given settings. Earlier sweeps are a
+// part of the function, as far as the costs agree with them. It returns false if no trial has a finite cost.
+func Learn(parameters []Parameter, seen []Seen, from Settings, evaluations int, past ...*Past) (*Model, Settings, bool) {
 	costs, shift, scale, ok := scaled(seen)
 	if !ok {
 		return nil, from, false
 	}
 	m := &Model{parameters: parameters, columns: columnsOf(parameters), shift: shift, scale: scale, n: len(seen)}
+	m.guides = guidesOf(past, seen)
 	x := make([][]float64, len(seen))
 	for i, s := range seen {
 		x[i] = features(parameters, s.At, nil)
-		costs[i] -= m.bowl(s.At)
+		costs[i] -= m.expectedAt(i, seen)
 	}
-	p := distances(x, len(parameters), m.columns)
-	h := from.hyper(len(parameters))
+	p := pairs{distances(x, len(parameters), m.columns), m.shared()}
+	prior := priorOf(len(parameters), past)
+	h := from.hyper(prior)
 	if evaluations > 0 {
-		h = fit(p, costs, h, evaluations)
+		h = fit(p, costs, prior, h, evaluations)
 	}
 	if m.posterior, _, ok = condition(p, costs, h); !ok {
 		return nil, from, false
@@ -128,7 +130,7 @@ func Learn(parameters []Parameter, seen []Seen, from Settings, evaluations int) 
 	}
 	m.best = math.Inf(1)
 	for i := range costs { // the mean at a point seen is its cost without the noise
-		m.best = min(m.best, costs[i]+m.bowl(seen[i].At)-float64(math.Exp(h.noise)*m.posterior.alpha[i]))
+		m.best = min(m.best, costs[i]+m.expectedAt(i, seen)-float64(math.Exp(h.noise)*m.posterior.alpha[i]))
 	}
 	return m, Settings{Scales: h.scales, Amplitude: h.amplitude, Noise: h.noise}, true
 }
@@ -189,7 +191,11 @@ func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
 }
 
 // A look is a buffer for computing at a point.
-type look struct{ features, k []float64 }
+type look struct {
+	features, k, at []float64
+	// variance is that before any trial.
+	variance float64
+}
 
 // mean returns the expected cost at a point in the model's scale and leaves the covariances in l.
 func (m *Model) mean(at Point, l *look) float64 {
@@ -209,12 +215,21 @@ func (m *Model) mean(at Point, l *look) float64 {
 		k, _ := matern(r2)
 		l.k[i] = float64(m.amplitude * k)
 	}
-	return dot(l.k, m.posterior.alpha) + m.bowl(at)
+	l.variance = m.amplitude
+	expected := m.expected(at, func(g *guide) float64 {
+		v := g.value(at)
+		l.variance += float64(g.variance * float64(v*v))
+		for i, w := range g.at {
+			l.k[i] += float64(g.variance * float64(v*w))
+		}
+		return v
+	})
+	return dot(l.k, m.posterior.alpha) + expected
 }
 
 // spread returns the standard deviation at the point of the last call of mean with l.
 func (m *Model) spread(l *look) float64 {
-	v := m.amplitude
+	v := l.variance
 	for i := range l.k {
 		x := dot(m.posterior.inv.row(i), l.k[:i+1])
 		v -= float64(x * x)
@@ -225,8 +240,17 @@ func (m *Model) spread(l *look) float64 {
 // spreadBound returns an upper bound of spread in much less time: the standard deviation if only the trial with the
 // largest covariance were known.
 func (m *Model) spreadBound(l *look) float64 {
-	k := slices.Max(l.k)
-	return math.Sqrt(max(m.amplitude-float64(k*k)/(m.amplitude+math.Exp(m.posterior.h.noise)), 1e-12))
+	at := 0
+	for i := range l.k {
+		if l.k[i] > l.k[at] {
+			at = i
+		}
+	}
+	own, k := m.amplitude, l.k[at]
+	for _, g := range m.guides {
+		own += float64(g.variance * float64(g.at[at]*g.at[at]))
+	}
+	return math.Sqrt(max(l.variance-float64(k*k)/(own+math.Exp(m.posterior.h.noise)), 1e-12))
 }
 
 // Predict returns the expected cost of a configuration, without noise, and its standard deviation.

@@ -49,7 +49,11 @@ func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Ra
 	for range some(drawn) {
 		add(m.draw(random))
 	}
-	for _, at := range m.good(seen, &l) {
+	from := slices.Clone(seen)
+	for _, g := range m.guides {
+		from = append(from, g.past.best...)
+	}
+	for _, at := range m.good(from, &l) {
 		for _, width := range widths() {
 			for range some(around) {
 				add(m.near(at, width, random))

@@ -37,16 +37,16 @@ func TestGradient(t *testing.T) {
 		x = append(x, features(params, s.At, nil))
 	}
 	costs, _, _, _ := scaled(seen)
-	p := distances(x, 3, columnsOf(params))
+	p := pairs{squares: distances(x, 3, columnsOf(params))}
 	v := []float64{-0.5, 0.2, 0.7, 0.3, -3}
 	grad, scratch := make([]float64, 5), make([]float64, 5)
-	loss(p, costs, v, grad)
+	loss(p, costs, priorOf(3, nil), v, grad)
 	for i := range v {
 		const h = 1e-5
 		up, down := append([]float64{}, v...), append([]float64{}, v...)
 		up[i] += h
 		down[i] -= h
-		want := (loss(p, costs, up, scratch) - loss(p, costs, down, scratch)) / (2 * h)
+		want := (loss(p, costs, priorOf(3, nil), up, scratch) - loss(p, costs, priorOf(3, nil), down, scratch)) / (2 * h)
 		if math.Abs(grad[i]-want) > 1e-5*(1+math.Abs(want)) {
 			t.Errorf("setting %d: %v, want %v", i, grad[i], want)
 		}

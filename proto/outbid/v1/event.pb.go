@@ -1552,7 +1552,9 @@ type SweepSubmitted struct {
 	// Repeated submissions with the same key return the first one's sweep.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// The initial status of its tuner, if that is a plugin. TunerAnswered has its later answers.
-	Tuner         *TunerStatus `protobuf:"bytes,5,opt,name=tuner,proto3" json:"tuner,omitempty"`
+	Tuner *TunerStatus `protobuf:"bytes,5,opt,name=tuner,proto3" json:"tuner,omitempty"`
+	// What its sampler starts from.
+	Memory        *Memory `protobuf:"bytes,6,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1618,6 +1620,13 @@ func (x *SweepSubmitted) GetIdempotencyKey() string {
 func (x *SweepSubmitted) GetTuner() *TunerStatus {
 	if x != nil {
 		return x.Tuner
+	}
+	return nil
+}
+
+func (x *SweepSubmitted) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
 	}
 	return nil
 }
@@ -5574,13 +5583,14 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\"F\n" +
 	"\x13DevicePricesChanged\x12/\n" +
-	"\x06prices\x18\x01 \x01(\v2\x17.outbid.v1.DevicePricesR\x06prices\"\xbd\x01\n" +
+	"\x06prices\x18\x01 \x01(\v2\x17.outbid.v1.DevicePricesR\x06prices\"\xe8\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12'\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12,\n" +
-	"\x05tuner\x18\x05 \x01(\v2\x16.outbid.v1.TunerStatusR\x05tuner\"\xb0\x01\n" +
+	"\x05tuner\x18\x05 \x01(\v2\x16.outbid.v1.TunerStatusR\x05tuner\x12)\n" +
+	"\x06memory\x18\x06 \x01(\v2\x11.outbid.v1.MemoryR\x06memory\"\xb0\x01\n" +
 	"\fSweepChanged\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.outbid.v1.SweepStateR\x05state\x12\x16\n" +
@@ -6062,13 +6072,14 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*Tenant)(nil),                // 70: outbid.v1.Tenant
 	(*DevicePrices)(nil),          // 71: outbid.v1.DevicePrices
 	(*SweepSpec)(nil),             // 72: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 73: outbid.v1.Fairness
-	(*Outlook)(nil),               // 74: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 75: outbid.v1.NodeInfo
-	(*NodeFault)(nil),             // 76: outbid.v1.NodeFault
-	(*Auction)(nil),               // 77: outbid.v1.Auction
-	(*Prices)(nil),                // 78: outbid.v1.Prices
-	(*Admission)(nil),             // 79: outbid.v1.Admission
+	(*Memory)(nil),                // 73: outbid.v1.Memory
+	(*Fairness)(nil),              // 74: outbid.v1.Fairness
+	(*Outlook)(nil),               // 75: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 76: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 77: outbid.v1.NodeFault
+	(*Auction)(nil),               // 78: outbid.v1.Auction
+	(*Prices)(nil),                // 79: outbid.v1.Prices
+	(*Admission)(nil),             // 80: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
 	69, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
@@ -6121,52 +6132,53 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	71, // 47: outbid.v1.DevicePricesChanged.prices:type_name -> outbid.v1.DevicePrices
 	72, // 48: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
 	21, // 49: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 50: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	73, // 51: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	72, // 52: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	63, // 53: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	74, // 54: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	21, // 55: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 56: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	59, // 57: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	60, // 58: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	61, // 59: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
-	69, // 60: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	40, // 61: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	60, // 62: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	69, // 63: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	60, // 64: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	38, // 65: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 66: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 67: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	60, // 68: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 69: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	69, // 70: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 71: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 72: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	69, // 73: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	75, // 74: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 75: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	76, // 76: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 77: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	77, // 78: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	78, // 79: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	79, // 80: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	58, // 81: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	66, // 82: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	67, // 83: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	69, // 84: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	68, // 85: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	69, // 86: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	65, // 87: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	62, // 88: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
-	69, // 89: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	64, // 90: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	91, // [91:91] is the sub-list for method output_type
-	91, // [91:91] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	73, // 50: outbid.v1.SweepSubmitted.memory:type_name -> outbid.v1.Memory
+	5,  // 51: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	74, // 52: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	72, // 53: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	63, // 54: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	75, // 55: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	21, // 56: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 57: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	59, // 58: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	60, // 59: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	61, // 60: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
+	69, // 61: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	40, // 62: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	60, // 63: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	69, // 64: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	60, // 65: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	38, // 66: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 67: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 68: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	60, // 69: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 70: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	69, // 71: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 72: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 73: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	69, // 74: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	76, // 75: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 76: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	77, // 77: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 78: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	78, // 79: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	79, // 80: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	80, // 81: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	58, // 82: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	66, // 83: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	67, // 84: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	69, // 85: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	68, // 86: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	69, // 87: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	65, // 88: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	62, // 89: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
+	69, // 90: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	64, // 91: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }

@@ -744,7 +744,9 @@ type Sweep struct {
 	// What its leases cost so far, each at the prices of its grant; absent if the ledger has no prices of devices.
 	Cost *float64 `protobuf:"fixed64,18,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// The currency of the prices; may be empty.
-	Currency      string `protobuf:"bytes,19,opt,name=currency,proto3" json:"currency,omitempty"`
+	Currency string `protobuf:"bytes,19,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The earlier sweeps that its sampler started from, without their points.
+	Memory        []*RememberedSweep `protobuf:"bytes,20,rep,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -910,6 +912,13 @@ func (x *Sweep) GetCurrency() string {
 		return x.Currency
 	}
 	return ""
+}
+
+func (x *Sweep) GetMemory() []*RememberedSweep {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
 }
 
 // SweepNote is one line for the user.
@@ -7196,7 +7205,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x10GetPricesRequest\"V\n" +
 	"\x11GetPricesResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12)\n" +
-	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\xd9\x05\n" +
+	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\x8d\x06\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -7217,7 +7226,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05soups\x18\x11 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
 	"\tadmission\x18\x10 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\x12\x17\n" +
 	"\x04cost\x18\x12 \x01(\x01H\x00R\x04cost\x88\x01\x01\x12\x1a\n" +
-	"\bcurrency\x18\x13 \x01(\tR\bcurrencyB\a\n" +
+	"\bcurrency\x18\x13 \x01(\tR\bcurrency\x122\n" +
+	"\x06memory\x18\x14 \x03(\v2\x1a.outbid.v1.RememberedSweepR\x06memoryB\a\n" +
 	"\x05_cost\"\x8a\x01\n" +
 	"\tSweepNote\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
@@ -7904,35 +7914,36 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*Fairness)(nil),               // 116: outbid.v1.Fairness
 	(*Soup)(nil),                   // 117: outbid.v1.Soup
 	(*Admission)(nil),              // 118: outbid.v1.Admission
-	(TrialState)(0),                // 119: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 120: google.protobuf.Struct
-	(*Report)(nil),                 // 121: outbid.v1.Report
-	(*Checkpoint)(nil),             // 122: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 123: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 124: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 125: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 126: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 127: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 128: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 129: outbid.v1.Batch
-	(*Auction)(nil),                // 130: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 131: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 132: google.protobuf.Duration
-	(*Parameter)(nil),              // 133: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 134: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 135: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 136: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 137: outbid.v1.RemoveTenantRequest
-	(*GetUsageRequest)(nil),        // 138: outbid.v1.GetUsageRequest
-	(*CheckAccessRequest)(nil),     // 139: outbid.v1.CheckAccessRequest
-	(*RunRetentionRequest)(nil),    // 140: outbid.v1.RunRetentionRequest
-	(*SetTenantResponse)(nil),      // 141: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 142: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 143: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 144: outbid.v1.RemoveTenantResponse
-	(*GetUsageResponse)(nil),       // 145: outbid.v1.GetUsageResponse
-	(*CheckAccessResponse)(nil),    // 146: outbid.v1.CheckAccessResponse
-	(*RunRetentionResponse)(nil),   // 147: outbid.v1.RunRetentionResponse
+	(*RememberedSweep)(nil),        // 119: outbid.v1.RememberedSweep
+	(TrialState)(0),                // 120: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 121: google.protobuf.Struct
+	(*Report)(nil),                 // 122: outbid.v1.Report
+	(*Checkpoint)(nil),             // 123: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 124: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 125: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 126: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 127: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 128: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 129: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 130: outbid.v1.Batch
+	(*Auction)(nil),                // 131: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 132: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 133: google.protobuf.Duration
+	(*Parameter)(nil),              // 134: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 135: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 136: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 137: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 138: outbid.v1.RemoveTenantRequest
+	(*GetUsageRequest)(nil),        // 139: outbid.v1.GetUsageRequest
+	(*CheckAccessRequest)(nil),     // 140: outbid.v1.CheckAccessRequest
+	(*RunRetentionRequest)(nil),    // 141: outbid.v1.RunRetentionRequest
+	(*SetTenantResponse)(nil),      // 142: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 143: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 144: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 145: outbid.v1.RemoveTenantResponse
+	(*GetUsageResponse)(nil),       // 146: outbid.v1.GetUsageResponse
+	(*CheckAccessResponse)(nil),    // 147: outbid.v1.CheckAccessResponse
+	(*RunRetentionResponse)(nil),   // 148: outbid.v1.RunRetentionResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
 	111, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
@@ -7950,201 +7961,202 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	116, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
 	117, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
 	118, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	111, // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	119, // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	120, // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	121, // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	111, // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	111, // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	122, // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	20,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	17,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	19,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	108, // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	111, // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	111, // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	18,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	21,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	111, // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	111, // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	18,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	123, // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	21,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	111, // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	111, // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	113, // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	13,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	113, // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	115, // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	120, // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	13,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	13,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	16,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	16,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	36,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	121, // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	13,  // 48: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
-	40,  // 49: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
-	0,   // 50: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
-	13,  // 51: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	16,  // 52: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	36,  // 53: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	1,   // 54: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	111, // 55: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	13,  // 56: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	2,   // 57: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
-	16,  // 58: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
-	109, // 59: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	124, // 60: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	13,  // 61: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	50,  // 62: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	111, // 63: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	57,  // 64: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	3,   // 65: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
-	57,  // 66: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	125, // 67: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	126, // 68: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	111, // 69: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	58,  // 70: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	127, // 71: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	128, // 72: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	122, // 73: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	117, // 74: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	117, // 75: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	117, // 76: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	16,  // 77: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	121, // 78: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	16,  // 79: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	129, // 80: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	111, // 81: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	76,  // 82: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	110, // 83: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	75,  // 84: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	79,  // 85: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
-	80,  // 86: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
-	83,  // 87: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
-	88,  // 88: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	88,  // 89: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	111, // 90: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	130, // 91: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	89,  // 92: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	131, // 93: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	111, // 94: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	132, // 95: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	111, // 96: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	111, // 97: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	111, // 98: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	98,  // 99: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
-	120, // 100: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
-	111, // 101: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
-	111, // 102: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
-	111, // 103: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
-	132, // 104: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
-	99,  // 105: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
-	99,  // 106: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
-	132, // 107: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
-	132, // 108: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
-	99,  // 109: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
-	133, // 110: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 111: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 112: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 113: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 114: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 115: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 116: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 117: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 118: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 119: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 120: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	46,  // 121: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	48,  // 122: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 123: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	51,  // 124: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	53,  // 125: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	55,  // 126: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	59,  // 127: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	61,  // 128: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	63,  // 129: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	65,  // 130: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	67,  // 131: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	69,  // 132: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	71,  // 133: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	81,  // 134: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
-	77,  // 135: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
-	84,  // 136: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	86,  // 137: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	90,  // 138: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	92,  // 139: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	94,  // 140: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	134, // 141: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	135, // 142: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	136, // 143: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	137, // 144: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 145: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 146: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 147: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 148: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	100, // 149: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
-	102, // 150: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
-	104, // 151: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
-	106, // 152: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
-	96,  // 153: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
-	138, // 154: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
-	139, // 155: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
-	140, // 156: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
-	73,  // 157: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 158: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 159: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 160: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 161: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 162: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 163: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 164: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 165: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 166: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 167: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 168: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 169: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 170: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 171: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 172: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 173: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 174: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 175: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 176: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 177: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 178: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 179: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 180: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	82,  // 181: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	78,  // 182: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
-	85,  // 183: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	87,  // 184: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	91,  // 185: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	93,  // 186: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	95,  // 187: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	141, // 188: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	142, // 189: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	143, // 190: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	144, // 191: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 192: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 193: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 194: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 195: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	101, // 196: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
-	103, // 197: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
-	105, // 198: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
-	107, // 199: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
-	97,  // 200: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
-	145, // 201: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
-	146, // 202: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
-	147, // 203: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
-	74,  // 204: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	158, // [158:205] is the sub-list for method output_type
-	111, // [111:158] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	119, // 15: outbid.v1.Sweep.memory:type_name -> outbid.v1.RememberedSweep
+	111, // 16: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	120, // 17: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	121, // 18: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	122, // 19: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	111, // 20: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	111, // 21: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	123, // 22: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	20,  // 23: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	17,  // 24: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	19,  // 25: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	108, // 26: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	111, // 27: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	111, // 28: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	18,  // 29: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	21,  // 30: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	111, // 31: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	111, // 32: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	18,  // 33: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	124, // 34: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	21,  // 35: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	111, // 36: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	111, // 37: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	113, // 38: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	13,  // 39: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	113, // 40: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	115, // 41: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	121, // 42: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	13,  // 43: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	13,  // 44: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	16,  // 45: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	16,  // 46: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	36,  // 47: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	122, // 48: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	13,  // 49: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
+	40,  // 50: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
+	0,   // 51: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
+	13,  // 52: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	16,  // 53: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	36,  // 54: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	1,   // 55: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	111, // 56: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	13,  // 57: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	2,   // 58: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
+	16,  // 59: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
+	109, // 60: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	125, // 61: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	13,  // 62: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	50,  // 63: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	111, // 64: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	57,  // 65: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	3,   // 66: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
+	57,  // 67: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
+	126, // 68: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	127, // 69: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	111, // 70: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	58,  // 71: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	128, // 72: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	129, // 73: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	123, // 74: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	117, // 75: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	117, // 76: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	117, // 77: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	16,  // 78: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	122, // 79: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	16,  // 80: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	130, // 81: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	111, // 82: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	76,  // 83: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	110, // 84: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	75,  // 85: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	79,  // 86: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
+	80,  // 87: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
+	83,  // 88: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
+	88,  // 89: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	88,  // 90: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	111, // 91: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	131, // 92: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	89,  // 93: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	132, // 94: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	111, // 95: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	133, // 96: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	111, // 97: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	111, // 98: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	111, // 99: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	98,  // 100: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
+	121, // 101: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
+	111, // 102: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
+	111, // 103: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
+	111, // 104: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
+	133, // 105: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
+	99,  // 106: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
+	99,  // 107: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
+	133, // 108: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
+	133, // 109: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
+	99,  // 110: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
+	134, // 111: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 112: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 113: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 114: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 115: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 116: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 117: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 118: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 119: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 120: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 121: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	46,  // 122: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	48,  // 123: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 124: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	51,  // 125: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	53,  // 126: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	55,  // 127: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	59,  // 128: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	61,  // 129: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	63,  // 130: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	65,  // 131: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	67,  // 132: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	69,  // 133: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	71,  // 134: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	81,  // 135: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	77,  // 136: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
+	84,  // 137: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	86,  // 138: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	90,  // 139: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	92,  // 140: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	94,  // 141: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	135, // 142: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	136, // 143: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	137, // 144: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	138, // 145: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 146: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 147: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 148: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 149: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	100, // 150: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
+	102, // 151: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
+	104, // 152: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
+	106, // 153: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
+	96,  // 154: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
+	139, // 155: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
+	140, // 156: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
+	141, // 157: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
+	73,  // 158: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 159: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 160: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 161: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 162: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 163: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 164: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 165: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 166: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 167: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	45,  // 168: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	47,  // 169: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	49,  // 170: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 171: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	52,  // 172: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	54,  // 173: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	56,  // 174: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	60,  // 175: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	62,  // 176: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	64,  // 177: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	66,  // 178: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	68,  // 179: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	70,  // 180: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	72,  // 181: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	82,  // 182: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	78,  // 183: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
+	85,  // 184: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	87,  // 185: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	91,  // 186: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	93,  // 187: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	95,  // 188: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	142, // 189: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	143, // 190: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	144, // 191: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	145, // 192: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 193: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 194: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 195: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 196: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	101, // 197: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
+	103, // 198: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
+	105, // 199: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
+	107, // 200: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
+	97,  // 201: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	146, // 202: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
+	147, // 203: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
+	148, // 204: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
+	74,  // 205: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	159, // [159:206] is the sub-list for method output_type
+	112, // [112:159] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }

@@ -78,7 +78,10 @@ type SweepSpec struct {
 	Deadline string `protobuf:"bytes,22,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
 	// The server sets it: callers send the header traceparent.
-	Traceparent   string `protobuf:"bytes,23,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,23,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// "on" (default): the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric
+	// and most of the parameters; "off": it starts from nothing.
+	Memory        string `protobuf:"bytes,24,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -287,6 +290,13 @@ func (x *SweepSpec) GetTraceparent() string {
 	return ""
 }
 
+func (x *SweepSpec) GetMemory() string {
+	if x != nil {
+		return x.Memory
+	}
+	return ""
+}
+
 type isSweepSpec_Workload interface {
 	isSweepSpec_Workload()
 }
@@ -312,6 +322,125 @@ func (*SweepSpec_Program) isSweepSpec_Workload() {}
 
 func (*SweepSpec_External) isSweepSpec_Workload() {}
 
+// Memory holds results of earlier sweeps, from which a sweep's sampler starts. The server chooses them at the sweep's
+// submission.
+type Memory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweeps        []*RememberedSweep     `protobuf:"bytes,1,rep,name=sweeps,proto3" json:"sweeps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Memory) GetSweeps() []*RememberedSweep {
+	if x != nil {
+		return x.Sweeps
+	}
+	return nil
+}
+
+// RememberedSweep is an earlier sweep in a Memory.
+type RememberedSweep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The number of its trials that are remembered.
+	Trials int32 `protobuf:"varint,2,opt,name=trials,proto3" json:"trials,omitempty"`
+	// The points of these trials, one after the other: a coordinate for each parameter of the new sweep's space, from 0
+	// to 1 within its range, and NaN for a parameter that the trial lacks. Only the ledger has them.
+	Points []float32 `protobuf:"fixed32,3,rep,packed,name=points,proto3" json:"points,omitempty"`
+	// The costs of these trials: lower is better. Only the ledger has them.
+	Costs         []float64 `protobuf:"fixed64,4,rep,packed,name=costs,proto3" json:"costs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberedSweep) Reset() {
+	*x = RememberedSweep{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberedSweep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberedSweep) ProtoMessage() {}
+
+func (x *RememberedSweep) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberedSweep.ProtoReflect.Descriptor instead.
+func (*RememberedSweep) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RememberedSweep) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *RememberedSweep) GetTrials() int32 {
+	if x != nil {
+		return x.Trials
+	}
+	return 0
+}
+
+func (x *RememberedSweep) GetPoints() []float32 {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *RememberedSweep) GetCosts() []float64 {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
+}
+
 // Objective is a further reported metric to optimise.
 type Objective struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -324,7 +453,7 @@ type Objective struct {
 
 func (x *Objective) Reset() {
 	*x = Objective{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +465,7 @@ func (x *Objective) String() string {
 func (*Objective) ProtoMessage() {}
 
 func (x *Objective) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +478,7 @@ func (x *Objective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objective.ProtoReflect.Descriptor instead.
 func (*Objective) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Objective) GetMetric() string {
@@ -389,7 +518,7 @@ type Utility struct {
 
 func (x *Utility) Reset() {
 	*x = Utility{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +530,7 @@ func (x *Utility) String() string {
 func (*Utility) ProtoMessage() {}
 
 func (x *Utility) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +543,7 @@ func (x *Utility) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Utility.ProtoReflect.Descriptor instead.
 func (*Utility) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Utility) GetPriority() float64 {
@@ -472,7 +601,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +613,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +626,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Agent) GetPlugin() string {
@@ -533,7 +662,7 @@ type Throughput struct {
 
 func (x *Throughput) Reset() {
 	*x = Throughput{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +674,7 @@ func (x *Throughput) String() string {
 func (*Throughput) ProtoMessage() {}
 
 func (x *Throughput) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +687,7 @@ func (x *Throughput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Throughput.ProtoReflect.Descriptor instead.
 func (*Throughput) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Throughput) GetType() string {
@@ -616,7 +745,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +757,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +770,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Parameter) GetKind() isParameter_Kind {
@@ -773,7 +902,7 @@ type FloatRange struct {
 
 func (x *FloatRange) Reset() {
 	*x = FloatRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +914,7 @@ func (x *FloatRange) String() string {
 func (*FloatRange) ProtoMessage() {}
 
 func (x *FloatRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +927,7 @@ func (x *FloatRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FloatRange.ProtoReflect.Descriptor instead.
 func (*FloatRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FloatRange) GetLow() float64 {
@@ -844,7 +973,7 @@ type IntRange struct {
 
 func (x *IntRange) Reset() {
 	*x = IntRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +985,7 @@ func (x *IntRange) String() string {
 func (*IntRange) ProtoMessage() {}
 
 func (x *IntRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +998,7 @@ func (x *IntRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntRange.ProtoReflect.Descriptor instead.
 func (*IntRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *IntRange) GetLow() int64 {
@@ -914,7 +1043,7 @@ type Normal struct {
 
 func (x *Normal) Reset() {
 	*x = Normal{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1055,7 @@ func (x *Normal) String() string {
 func (*Normal) ProtoMessage() {}
 
 func (x *Normal) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1068,7 @@ func (x *Normal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Normal.ProtoReflect.Descriptor instead.
 func (*Normal) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Normal) GetMean() float64 {
@@ -973,7 +1102,7 @@ type Choice struct {
 
 func (x *Choice) Reset() {
 	*x = Choice{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1114,7 @@ func (x *Choice) String() string {
 func (*Choice) ProtoMessage() {}
 
 func (x *Choice) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1127,7 @@ func (x *Choice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choice.ProtoReflect.Descriptor instead.
 func (*Choice) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Choice) GetValues() []*structpb.Value {
@@ -1018,7 +1147,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1159,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1172,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Group) GetSpace() map[string]*Parameter {
@@ -1064,7 +1193,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1205,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1218,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Condition) GetParam() string {
@@ -1138,7 +1267,7 @@ type Tuner struct {
 
 func (x *Tuner) Reset() {
 	*x = Tuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1279,7 @@ func (x *Tuner) String() string {
 func (*Tuner) ProtoMessage() {}
 
 func (x *Tuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1292,7 @@ func (x *Tuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tuner.ProtoReflect.Descriptor instead.
 func (*Tuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Tuner) GetKind() isTuner_Kind {
@@ -1427,7 +1556,7 @@ type RandomSearch struct {
 
 func (x *RandomSearch) Reset() {
 	*x = RandomSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1568,7 @@ func (x *RandomSearch) String() string {
 func (*RandomSearch) ProtoMessage() {}
 
 func (x *RandomSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1581,7 @@ func (x *RandomSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RandomSearch.ProtoReflect.Descriptor instead.
 func (*RandomSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RandomSearch) GetMaxSteps() int64 {
@@ -1475,7 +1604,7 @@ type GridSearch struct {
 
 func (x *GridSearch) Reset() {
 	*x = GridSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1616,7 @@ func (x *GridSearch) String() string {
 func (*GridSearch) ProtoMessage() {}
 
 func (x *GridSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1629,7 @@ func (x *GridSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GridSearch.ProtoReflect.Descriptor instead.
 func (*GridSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GridSearch) GetMaxSteps() int64 {
@@ -1528,7 +1657,7 @@ type SobolSearch struct {
 
 func (x *SobolSearch) Reset() {
 	*x = SobolSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1669,7 @@ func (x *SobolSearch) String() string {
 func (*SobolSearch) ProtoMessage() {}
 
 func (x *SobolSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1682,7 @@ func (x *SobolSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SobolSearch.ProtoReflect.Descriptor instead.
 func (*SobolSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SobolSearch) GetMaxSteps() int64 {
@@ -1578,7 +1707,7 @@ type BayesianSearch struct {
 
 func (x *BayesianSearch) Reset() {
 	*x = BayesianSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1719,7 @@ func (x *BayesianSearch) String() string {
 func (*BayesianSearch) ProtoMessage() {}
 
 func (x *BayesianSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1732,7 @@ func (x *BayesianSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BayesianSearch.ProtoReflect.Descriptor instead.
 func (*BayesianSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BayesianSearch) GetMaxSteps() int64 {
@@ -1630,7 +1759,7 @@ type Auto struct {
 
 func (x *Auto) Reset() {
 	*x = Auto{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1771,7 @@ func (x *Auto) String() string {
 func (*Auto) ProtoMessage() {}
 
 func (x *Auto) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1784,7 @@ func (x *Auto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Auto.ProtoReflect.Descriptor instead.
 func (*Auto) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Auto) GetMaxSteps() int64 {
@@ -1697,7 +1826,7 @@ type SuccessiveHalving struct {
 
 func (x *SuccessiveHalving) Reset() {
 	*x = SuccessiveHalving{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1838,7 @@ func (x *SuccessiveHalving) String() string {
 func (*SuccessiveHalving) ProtoMessage() {}
 
 func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1851,7 @@ func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessiveHalving.ProtoReflect.Descriptor instead.
 func (*SuccessiveHalving) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SuccessiveHalving) GetMaxSteps() int64 {
@@ -1786,7 +1915,7 @@ type Hyperband struct {
 
 func (x *Hyperband) Reset() {
 	*x = Hyperband{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1927,7 @@ func (x *Hyperband) String() string {
 func (*Hyperband) ProtoMessage() {}
 
 func (x *Hyperband) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1940,7 @@ func (x *Hyperband) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hyperband.ProtoReflect.Descriptor instead.
 func (*Hyperband) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Hyperband) GetMaxSteps() int64 {
@@ -1871,7 +2000,7 @@ type Asha struct {
 
 func (x *Asha) Reset() {
 	*x = Asha{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2012,7 @@ func (x *Asha) String() string {
 func (*Asha) ProtoMessage() {}
 
 func (x *Asha) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2025,7 @@ func (x *Asha) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asha.ProtoReflect.Descriptor instead.
 func (*Asha) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Asha) GetMaxSteps() int64 {
@@ -1958,7 +2087,7 @@ type MedianStopping struct {
 
 func (x *MedianStopping) Reset() {
 	*x = MedianStopping{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2099,7 @@ func (x *MedianStopping) String() string {
 func (*MedianStopping) ProtoMessage() {}
 
 func (x *MedianStopping) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2112,7 @@ func (x *MedianStopping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MedianStopping.ProtoReflect.Descriptor instead.
 func (*MedianStopping) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MedianStopping) GetMaxSteps() int64 {
@@ -2044,7 +2173,7 @@ type Pbt struct {
 
 func (x *Pbt) Reset() {
 	*x = Pbt{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2185,7 @@ func (x *Pbt) String() string {
 func (*Pbt) ProtoMessage() {}
 
 func (x *Pbt) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2198,7 @@ func (x *Pbt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pbt.ProtoReflect.Descriptor instead.
 func (*Pbt) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pbt) GetMaxSteps() int64 {
@@ -2142,7 +2271,7 @@ type PerformanceCurve struct {
 
 func (x *PerformanceCurve) Reset() {
 	*x = PerformanceCurve{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2283,7 @@ func (x *PerformanceCurve) String() string {
 func (*PerformanceCurve) ProtoMessage() {}
 
 func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2296,7 @@ func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformanceCurve.ProtoReflect.Descriptor instead.
 func (*PerformanceCurve) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PerformanceCurve) GetMaxSteps() int64 {
@@ -2241,7 +2370,7 @@ type FreezeThaw struct {
 
 func (x *FreezeThaw) Reset() {
 	*x = FreezeThaw{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2382,7 @@ func (x *FreezeThaw) String() string {
 func (*FreezeThaw) ProtoMessage() {}
 
 func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2395,7 @@ func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeThaw.ProtoReflect.Descriptor instead.
 func (*FreezeThaw) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FreezeThaw) GetMaxSteps() int64 {
@@ -2316,7 +2445,7 @@ type Patient struct {
 
 func (x *Patient) Reset() {
 	*x = Patient{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2457,7 @@ func (x *Patient) String() string {
 func (*Patient) ProtoMessage() {}
 
 func (x *Patient) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2470,7 @@ func (x *Patient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Patient.ProtoReflect.Descriptor instead.
 func (*Patient) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Patient) GetMaxSteps() int64 {
@@ -2394,7 +2523,7 @@ type Percentile struct {
 
 func (x *Percentile) Reset() {
 	*x = Percentile{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2535,7 @@ func (x *Percentile) String() string {
 func (*Percentile) ProtoMessage() {}
 
 func (x *Percentile) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2548,7 @@ func (x *Percentile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Percentile.ProtoReflect.Descriptor instead.
 func (*Percentile) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Percentile) GetMaxSteps() int64 {
@@ -2477,7 +2606,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2618,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2631,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -2567,7 +2696,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2708,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2721,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -2676,7 +2805,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2817,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2830,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -2741,7 +2870,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +2882,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +2895,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2835,7 +2964,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2976,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2989,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2915,7 +3044,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3056,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3069,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Function) GetBlob() string {
@@ -3014,7 +3143,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3155,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3168,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Program) GetCommand() []string {
@@ -3095,7 +3224,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3236,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[34]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3249,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *External) GetTimeout() string {
@@ -3142,7 +3271,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3283,7 @@ func (x *Outlook) String() string {
 func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[35]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3296,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outlook) GetTrials() int32 {
@@ -3207,7 +3336,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[36]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3348,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[36]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3361,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Rung) GetBracket() int32 {
@@ -3267,7 +3396,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/options.proto\"\xdb\b\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/options.proto\"\xf3\b\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -3294,7 +3423,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"objectives\x18\x15 \x03(\v2\x14.outbid.v1.ObjectiveR\n" +
 	"objectives\x12\x1a\n" +
 	"\bdeadline\x18\x16 \x01(\tR\bdeadline\x12 \n" +
-	"\vtraceparent\x18\x17 \x01(\tR\vtraceparent\x1aN\n" +
+	"\vtraceparent\x18\x17 \x01(\tR\vtraceparent\x12\x16\n" +
+	"\x06memory\x18\x18 \x01(\tR\x06memory\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -3304,7 +3434,14 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
 	"\bworkloadB\x0f\n" +
-	"\r_max_restarts\"7\n" +
+	"\r_max_restarts\"<\n" +
+	"\x06Memory\x122\n" +
+	"\x06sweeps\x18\x01 \x03(\v2\x1a.outbid.v1.RememberedSweepR\x06sweeps\"m\n" +
+	"\x0fRememberedSweep\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
+	"\x06trials\x18\x02 \x01(\x05R\x06trials\x12\x16\n" +
+	"\x06points\x18\x03 \x03(\x02R\x06points\x12\x14\n" +
+	"\x05costs\x18\x04 \x03(\x01R\x05costs\"7\n" +
 	"\tObjective\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\"\x8d\x01\n" +
@@ -3592,111 +3729,114 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
-	(*Objective)(nil),         // 1: outbid.v1.Objective
-	(*Utility)(nil),           // 2: outbid.v1.Utility
-	(*Agent)(nil),             // 3: outbid.v1.Agent
-	(*Throughput)(nil),        // 4: outbid.v1.Throughput
-	(*Parameter)(nil),         // 5: outbid.v1.Parameter
-	(*FloatRange)(nil),        // 6: outbid.v1.FloatRange
-	(*IntRange)(nil),          // 7: outbid.v1.IntRange
-	(*Normal)(nil),            // 8: outbid.v1.Normal
-	(*Choice)(nil),            // 9: outbid.v1.Choice
-	(*Group)(nil),             // 10: outbid.v1.Group
-	(*Condition)(nil),         // 11: outbid.v1.Condition
-	(*Tuner)(nil),             // 12: outbid.v1.Tuner
-	(*RandomSearch)(nil),      // 13: outbid.v1.RandomSearch
-	(*GridSearch)(nil),        // 14: outbid.v1.GridSearch
-	(*SobolSearch)(nil),       // 15: outbid.v1.SobolSearch
-	(*BayesianSearch)(nil),    // 16: outbid.v1.BayesianSearch
-	(*Auto)(nil),              // 17: outbid.v1.Auto
-	(*SuccessiveHalving)(nil), // 18: outbid.v1.SuccessiveHalving
-	(*Hyperband)(nil),         // 19: outbid.v1.Hyperband
-	(*Asha)(nil),              // 20: outbid.v1.Asha
-	(*MedianStopping)(nil),    // 21: outbid.v1.MedianStopping
-	(*Pbt)(nil),               // 22: outbid.v1.Pbt
-	(*PerformanceCurve)(nil),  // 23: outbid.v1.PerformanceCurve
-	(*FreezeThaw)(nil),        // 24: outbid.v1.FreezeThaw
-	(*Patient)(nil),           // 25: outbid.v1.Patient
-	(*Percentile)(nil),        // 26: outbid.v1.Percentile
-	(*PluginTuner)(nil),       // 27: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 28: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 29: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 30: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 31: outbid.v1.Checkpoints
-	(*Function)(nil),          // 32: outbid.v1.Function
-	(*Program)(nil),           // 33: outbid.v1.Program
-	(*External)(nil),          // 34: outbid.v1.External
-	(*Outlook)(nil),           // 35: outbid.v1.Outlook
-	(*Rung)(nil),              // 36: outbid.v1.Rung
-	nil,                       // 37: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 38: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 39: outbid.v1.Group.SpaceEntry
-	nil,                       // 40: outbid.v1.Function.EnvEntry
-	nil,                       // 41: outbid.v1.Function.SecretsEntry
-	nil,                       // 42: outbid.v1.Program.EnvEntry
-	nil,                       // 43: outbid.v1.Program.SecretsEntry
-	(*structpb.Struct)(nil),   // 44: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 45: google.protobuf.Value
+	(*Memory)(nil),            // 1: outbid.v1.Memory
+	(*RememberedSweep)(nil),   // 2: outbid.v1.RememberedSweep
+	(*Objective)(nil),         // 3: outbid.v1.Objective
+	(*Utility)(nil),           // 4: outbid.v1.Utility
+	(*Agent)(nil),             // 5: outbid.v1.Agent
+	(*Throughput)(nil),        // 6: outbid.v1.Throughput
+	(*Parameter)(nil),         // 7: outbid.v1.Parameter
+	(*FloatRange)(nil),        // 8: outbid.v1.FloatRange
+	(*IntRange)(nil),          // 9: outbid.v1.IntRange
+	(*Normal)(nil),            // 10: outbid.v1.Normal
+	(*Choice)(nil),            // 11: outbid.v1.Choice
+	(*Group)(nil),             // 12: outbid.v1.Group
+	(*Condition)(nil),         // 13: outbid.v1.Condition
+	(*Tuner)(nil),             // 14: outbid.v1.Tuner
+	(*RandomSearch)(nil),      // 15: outbid.v1.RandomSearch
+	(*GridSearch)(nil),        // 16: outbid.v1.GridSearch
+	(*SobolSearch)(nil),       // 17: outbid.v1.SobolSearch
+	(*BayesianSearch)(nil),    // 18: outbid.v1.BayesianSearch
+	(*Auto)(nil),              // 19: outbid.v1.Auto
+	(*SuccessiveHalving)(nil), // 20: outbid.v1.SuccessiveHalving
+	(*Hyperband)(nil),         // 21: outbid.v1.Hyperband
+	(*Asha)(nil),              // 22: outbid.v1.Asha
+	(*MedianStopping)(nil),    // 23: outbid.v1.MedianStopping
+	(*Pbt)(nil),               // 24: outbid.v1.Pbt
+	(*PerformanceCurve)(nil),  // 25: outbid.v1.PerformanceCurve
+	(*FreezeThaw)(nil),        // 26: outbid.v1.FreezeThaw
+	(*Patient)(nil),           // 27: outbid.v1.Patient
+	(*Percentile)(nil),        // 28: outbid.v1.Percentile
+	(*PluginTuner)(nil),       // 29: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 30: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 31: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 32: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 33: outbid.v1.Checkpoints
+	(*Function)(nil),          // 34: outbid.v1.Function
+	(*Program)(nil),           // 35: outbid.v1.Program
+	(*External)(nil),          // 36: outbid.v1.External
+	(*Outlook)(nil),           // 37: outbid.v1.Outlook
+	(*Rung)(nil),              // 38: outbid.v1.Rung
+	nil,                       // 39: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 40: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 41: outbid.v1.Group.SpaceEntry
+	nil,                       // 42: outbid.v1.Function.EnvEntry
+	nil,                       // 43: outbid.v1.Function.SecretsEntry
+	nil,                       // 44: outbid.v1.Program.EnvEntry
+	nil,                       // 45: outbid.v1.Program.SecretsEntry
+	(*structpb.Struct)(nil),   // 46: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 47: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	37, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
-	12, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	28, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	30, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	31, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	32, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	33, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	34, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	38, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
-	4,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
-	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
-	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
-	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
-	44, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
-	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
-	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
-	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	45, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
-	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
-	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
-	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	45, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	39, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	45, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
-	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
-	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
-	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
-	18, // 27: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
-	19, // 28: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
-	20, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
-	21, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
-	22, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	27, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
-	23, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	24, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
-	16, // 35: outbid.v1.Tuner.bayes:type_name -> outbid.v1.BayesianSearch
-	25, // 36: outbid.v1.Tuner.patient:type_name -> outbid.v1.Patient
-	26, // 37: outbid.v1.Tuner.percentile:type_name -> outbid.v1.Percentile
-	17, // 38: outbid.v1.Tuner.auto:type_name -> outbid.v1.Auto
-	44, // 39: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
-	44, // 40: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	12, // 41: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
-	29, // 42: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	40, // 43: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	41, // 44: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
-	42, // 45: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	43, // 46: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
-	36, // 47: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	5,  // 48: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	5,  // 49: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	39, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	14, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
+	30, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	32, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	33, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	34, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	35, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	36, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	40, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	6,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
+	5,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
+	4,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
+	3,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
+	2,  // 13: outbid.v1.Memory.sweeps:type_name -> outbid.v1.RememberedSweep
+	46, // 14: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	8,  // 15: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
+	9,  // 16: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
+	11, // 17: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
+	47, // 18: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	12, // 19: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
+	10, // 20: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
+	13, // 21: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
+	47, // 22: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	41, // 23: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	47, // 24: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	15, // 25: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
+	16, // 26: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
+	17, // 27: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
+	20, // 28: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
+	21, // 29: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
+	22, // 30: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
+	23, // 31: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
+	24, // 32: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
+	29, // 33: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	25, // 34: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
+	26, // 35: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
+	18, // 36: outbid.v1.Tuner.bayes:type_name -> outbid.v1.BayesianSearch
+	27, // 37: outbid.v1.Tuner.patient:type_name -> outbid.v1.Patient
+	28, // 38: outbid.v1.Tuner.percentile:type_name -> outbid.v1.Percentile
+	19, // 39: outbid.v1.Tuner.auto:type_name -> outbid.v1.Auto
+	46, // 40: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	46, // 41: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	14, // 42: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	31, // 43: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	42, // 44: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	43, // 45: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
+	44, // 46: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	45, // 47: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
+	38, // 48: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	7,  // 49: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 50: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -3710,8 +3850,8 @@ func file_outbid_v1_sweep_proto_init() {
 		(*SweepSpec_Program)(nil),
 		(*SweepSpec_External)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[4].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[5].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[6].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[7].OneofWrappers = []any{
 		(*Parameter_Float)(nil),
 		(*Parameter_Int)(nil),
 		(*Parameter_Choice)(nil),
@@ -3719,7 +3859,7 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Parameter_Group)(nil),
 		(*Parameter_Normal)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[12].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[14].OneofWrappers = []any{
 		(*Tuner_Random)(nil),
 		(*Tuner_Grid)(nil),
 		(*Tuner_Sobol)(nil),
@@ -3736,16 +3876,16 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Percentile)(nil),
 		(*Tuner_Auto)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[22].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[23].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[30].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[24].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[25].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from problem import Config, Space, condition_of
@@ -46,12 +46,12 @@ class Ours:
 
     _server: subprocess.Popen[str] | None = None
 
-    def __init__(self, name: str, space: Space, seed: int) -> None:
+    def __init__(self, name: str, space: Space, seed: int, past: Sequence[Any] = ()) -> None:
         self._space, self._asked, self.cpu = space, 0, 0.0
         if Ours._server is None or Ours._server.poll() is not None:
             program = os.environ.get("OUTBID_LAB_BIN", "outbid-lab")
             Ours._server = subprocess.Popen([program, "suggest"], stdin=-1, stdout=-1, text=True)
-        self._send({"start": {"sampler": name, "seed": seed, "spec": spec_of(space)}})
+        self._send({"start": {"sampler": name, "seed": seed, "spec": spec_of(space), "past": list(past)}})
 
     def _send(self, request: Any) -> None:
         assert Ours._server is not None and Ours._server.stdin is not None

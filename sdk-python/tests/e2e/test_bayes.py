@@ -42,3 +42,16 @@ def test_it_finds_the_best_beside_failures(real: ob.Client) -> None:
     assert all(("tilt" in t.config) == (t.config["kind"] == "bowl") for t in result.trials)
     # The best of 40 random configurations has an average loss of 1.3.
     assert result.best.config["kind"] == "bowl" and result.best.metric is not None and result.best.metric < 0.3
+
+
+def test_a_sweep_learns_from_an_earlier_one(real: ob.Client) -> None:
+    def run(seed: int, memory: bool) -> ob.Result:
+        sweep = ob.Sweep(
+            train, SPACE, metric="loss", mode="min", tuner=ob.Bayes(seed=seed), trials=8, name="learner", memory=memory
+        )
+        return sweep.run(display=False, timeout=500, client=real)
+
+    first, second = run(1, memory=False), run(2, memory=True)
+    assert first.sweep.memory == ()
+    assert first.sweep.id in [sweep for sweep, _ in second.sweep.memory]
+    assert second.trials[0].config != first.trials[0].config, "it does not begin in the middle of the space"

@@ -18,6 +18,7 @@ from outbid._display.layout import (
     elapsed,
     held_text,
     lay_out,
+    memory_text,
     page_table,
     seed_text,
     share,
@@ -279,7 +280,7 @@ def _parts(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult]) -> list
     trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
     parts = [
-        f"{sweep.state}{reason}, {duration(elapsed(sweep, _now()))}{seed_text(sweep)}",
+        f"{sweep.state}{reason}, {duration(elapsed(sweep, _now()))}{seed_text(sweep)}{memory_text(sweep)}",
         f"trials: {trials_text(sweep)}",
         f"steps: {steps_text(sweep, rate)}",
         f"best: {best_text(sweep, trials)}",

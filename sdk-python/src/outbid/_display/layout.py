@@ -48,7 +48,7 @@ def lay_out(
     """
     trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
-    head = f"{sweep.id}  {sweep.state}{reason}, {duration(elapsed(sweep, now))}{seed_text(sweep)}"
+    head = f"{sweep.id}  {sweep.state}{reason}, {duration(elapsed(sweep, now))}{seed_text(sweep)}{memory_text(sweep)}"
     lines: list[Line] = [
         (head, "bold"),
         (f"trials  {trials_text(sweep)}", ""),
@@ -288,6 +288,12 @@ def elapsed(sweep: SweepInfo, now: datetime.datetime) -> float:
 def seed_text(sweep: SweepInfo) -> str:
     """Return ", seed 7", or "" if the seed is unknown."""
     return f", seed {sweep.seed}" if sweep.seed is not None else ""
+
+
+def memory_text(sweep: SweepInfo) -> str:
+    """Return ", learned from digits-1 (40 trials)", or "" for a sweep that started from nothing."""
+    names = ", ".join(f"{name} ({trials} trials)" for name, trials in sweep.memory)
+    return f", learned from {names}" if names else ""
 
 
 def duration(seconds: float) -> str:

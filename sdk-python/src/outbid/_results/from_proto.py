@@ -68,6 +68,7 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         device_seconds=sweep.device_seconds,
         cost=sweep.cost if sweep.HasField("cost") else None,
         currency=sweep.currency,
+        memory=tuple((one.sweep, one.trials) for one in sweep.memory),
         submitted=time_of(sweep, "submitted"),
         ended=time_of(sweep, "ended"),
         waiting=sweep.waiting,

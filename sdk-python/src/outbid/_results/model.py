@@ -277,10 +277,11 @@ class SweepInfo:
     `total_steps` are the tuner's totals, 0 if unbounded.
 
     `fairness` is the current or final cost of sharing, or None while the sweep's speed is unknown. `seed` is the
-    tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it. `objectives` are all
-    objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the averages of its
-    checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in `currency`, or None if the
-    server has no prices.
+    tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it if `memory` is
+    off. `objectives` are all objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the
+    averages of its checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in
+    `currency`, or None if the server has no prices. `memory` are the earlier sweeps that its sampler started from,
+    each an id and a number of trials.
     """
 
     id: str
@@ -305,6 +306,7 @@ class SweepInfo:
     soups: tuple[SoupInfo, ...] = field(default=(), repr=False)
     cost: float | None = None
     currency: str = ""
+    memory: tuple[tuple[str, int], ...] = ()
 
     def __repr__(self) -> str:
         best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"
@@ -328,6 +330,7 @@ class SweepInfo:
                 ("steps", f"{self.steps} of {self.total_steps}" if self.total_steps else str(self.steps)),
                 (f"{self.mode} {self.metric}", value),
                 ("seed", "" if self.seed is None else str(self.seed)),
+                ("memory", ", ".join(f"{trials} trials of {sweep}" for sweep, trials in self.memory)),
                 *((note.level, note.text) for note in self.notes if note.level != "info"),
             ],
         )

@@ -51,6 +51,7 @@ from outbid._search.sweep_arguments import (
     flag,
     instance,
     lines,
+    memory_word,
     merged,
     sweep_name,
     training_function,
@@ -90,6 +91,8 @@ class Sweep:
         stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
             metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
             conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
+        memory: whether the sampler `bayes` starts from the results of your earlier sweeps with the same metric and most
+            of the parameters (the default). "off" or False starts from nothing.
         name: lower-case letters, digits and dashes. The default is made from the function's name.
         program: instead of `train`, a `Program`, a list (a command) or a str (a shell command line).
         loggers: loggers from `outbid.loggers`, which log the sweep while `run` waits for it.
@@ -142,6 +145,7 @@ class Sweep:
         points: Sequence[Mapping[str, Any]] = (),
         warm_start: WarmStart | None = None,
         stop: Stop | None = None,
+        memory: Literal["on", "off"] | bool = True,
         name: str = "",
         program: Program | Sequence[str] | str | None = None,
         loggers: Sequence[Callback] = (),
@@ -181,6 +185,7 @@ class Sweep:
             name=sweep_name(name) if name else self._made_name(),
             tenant=validation.text("Sweep: tenant", tenant),
             constraints=lines(constraints),
+            memory=memory_word(memory),
             labels=check_labels("Sweep: labels", validation.mapping("Sweep: labels", labels or {}, '{"who": "me"}')),
         )
         fill_objectives(spec, metric, mode)

@@ -584,6 +584,7 @@ class SweepSubmitted(google.protobuf.message.Message):
     ACTOR_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     TUNER_FIELD_NUMBER: builtins.int
+    MEMORY_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     actor: builtins.str
     """The user who submitted it."""
@@ -595,6 +596,10 @@ class SweepSubmitted(google.protobuf.message.Message):
     def tuner(self) -> Global___TunerStatus:
         """The initial status of its tuner, if that is a plugin. TunerAnswered has its later answers."""
 
+    @property
+    def memory(self) -> outbid.v1.sweep_pb2.Memory:
+        """What its sampler starts from."""
+
     def __init__(
         self,
         *,
@@ -603,9 +608,10 @@ class SweepSubmitted(google.protobuf.message.Message):
         actor: builtins.str = ...,
         idempotency_key: builtins.str = ...,
         tuner: Global___TunerStatus | None = ...,
+        memory: outbid.v1.sweep_pb2.Memory | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["spec", b"spec", "tuner", b"tuner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "idempotency_key", b"idempotency_key", "spec", b"spec", "sweep", b"sweep", "tuner", b"tuner"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["memory", b"memory", "spec", b"spec", "tuner", b"tuner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "idempotency_key", b"idempotency_key", "memory", b"memory", "spec", b"spec", "sweep", b"sweep", "tuner", b"tuner"]) -> None: ...
 
 Global___SweepSubmitted: typing_extensions.TypeAlias = SweepSubmitted
 

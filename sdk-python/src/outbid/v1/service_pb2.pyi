@@ -354,6 +354,7 @@ class Sweep(google.protobuf.message.Message):
     ADMISSION_FIELD_NUMBER: builtins.int
     COST_FIELD_NUMBER: builtins.int
     CURRENCY_FIELD_NUMBER: builtins.int
+    MEMORY_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -401,6 +402,10 @@ class Sweep(google.protobuf.message.Message):
     def admission(self) -> outbid.v1.admission_pb2.Admission:
         """What a policy with admission promises it, or why it does not; absent under others."""
 
+    @property
+    def memory(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.sweep_pb2.RememberedSweep]:
+        """The earlier sweeps that its sampler started from, without their points."""
+
     def __init__(
         self,
         *,
@@ -423,9 +428,10 @@ class Sweep(google.protobuf.message.Message):
         admission: outbid.v1.admission_pb2.Admission | None = ...,
         cost: builtins.float | None = ...,
         currency: builtins.str = ...,
+        memory: collections.abc.Iterable[outbid.v1.sweep_pb2.RememberedSweep] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_cost", b"_cost", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_cost", b"_cost", "actor", b"actor", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "currency", b"currency", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_cost", b"_cost", "actor", b"actor", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "currency", b"currency", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "memory", b"memory", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_cost", b"_cost"]) -> typing.Literal["cost"] | None: ...
 
 Global___Sweep: typing_extensions.TypeAlias = Sweep

@@ -84,6 +84,7 @@ class SweepSpec(google.protobuf.message.Message):
     OBJECTIVES_FIELD_NUMBER: builtins.int
     DEADLINE_FIELD_NUMBER: builtins.int
     TRACEPARENT_FIELD_NUMBER: builtins.int
+    MEMORY_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number."""
     tenant: builtins.str
@@ -105,6 +106,10 @@ class SweepSpec(google.protobuf.message.Message):
     traceparent: builtins.str
     """The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
     The server sets it: callers send the header traceparent.
+    """
+    memory: builtins.str
+    """"on" (default): the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric
+    and most of the parameters; "off": it starts from nothing.
     """
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, Global___Parameter]:
@@ -190,15 +195,71 @@ class SweepSpec(google.protobuf.message.Message):
         objectives: collections.abc.Iterable[Global___Objective] | None = ...,
         deadline: builtins.str = ...,
         traceparent: builtins.str = ...,
+        memory: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "utility", b"utility", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "deadline", b"deadline", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "traceparent", b"traceparent", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "deadline", b"deadline", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "memory", b"memory", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "traceparent", b"traceparent", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_restarts", b"_max_restarts"]) -> typing.Literal["max_restarts"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["workload", b"workload"]) -> typing.Literal["function", "program", "external"] | None: ...
 
 Global___SweepSpec: typing_extensions.TypeAlias = SweepSpec
+
+@typing.final
+class Memory(google.protobuf.message.Message):
+    """Memory holds results of earlier sweeps, from which a sweep's sampler starts. The server chooses them at the sweep's
+    submission.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEPS_FIELD_NUMBER: builtins.int
+    @property
+    def sweeps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___RememberedSweep]: ...
+    def __init__(
+        self,
+        *,
+        sweeps: collections.abc.Iterable[Global___RememberedSweep] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["sweeps", b"sweeps"]) -> None: ...
+
+Global___Memory: typing_extensions.TypeAlias = Memory
+
+@typing.final
+class RememberedSweep(google.protobuf.message.Message):
+    """RememberedSweep is an earlier sweep in a Memory."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIALS_FIELD_NUMBER: builtins.int
+    POINTS_FIELD_NUMBER: builtins.int
+    COSTS_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trials: builtins.int
+    """The number of its trials that are remembered."""
+    @property
+    def points(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """The points of these trials, one after the other: a coordinate for each parameter of the new sweep's space, from 0
+        to 1 within its range, and NaN for a parameter that the trial lacks. Only the ledger has them.
+        """
+
+    @property
+    def costs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """The costs of these trials: lower is better. Only the ledger has them."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trials: builtins.int = ...,
+        points: collections.abc.Iterable[builtins.float] | None = ...,
+        costs: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["costs", b"costs", "points", b"points", "sweep", b"sweep", "trials", b"trials"]) -> None: ...
+
+Global___RememberedSweep: typing_extensions.TypeAlias = RememberedSweep
 
 @typing.final
 class Objective(google.protobuf.message.Message):

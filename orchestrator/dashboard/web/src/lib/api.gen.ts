@@ -943,6 +943,13 @@ export interface ReadLedgerResponse {
   batch?: Batch | null;
 }
 
+export interface RememberedSweep {
+  sweep: string;
+  trials: number;
+  points: Float[];
+  costs: Float[];
+}
+
 export interface RemoveTenantRequest {
   tenant: string;
 }
@@ -1149,6 +1156,7 @@ export interface Sweep {
   admission?: Admission | null;
   cost?: Float;
   currency: string;
+  memory: RememberedSweep[];
 }
 
 export interface SweepNote {
@@ -1182,6 +1190,7 @@ export interface SweepSpec {
   objectives: Objective[];
   deadline: string;
   traceparent: string;
+  memory: string;
 }
 
 export interface TellTrialRequest {
