@@ -58,7 +58,7 @@ func (r *Rerun) outcome(ctx context.Context, f PolicyFactory, sweep string, fact
 	set.Apps = slices.Clone(set.Apps)
 	for i, a := range set.Apps {
 		if isReplay(a.Spec, sweep) && factor != 1 {
-			set.Apps[i] = a.Weighted(factor)
+			set.Apps[i] = a.Weighing(policy.WeightOrOne(a.Spec.GetWeight()) * factor)
 		}
 	}
 	got, err := sim.Run(ctx, set)
