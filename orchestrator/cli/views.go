@@ -43,6 +43,8 @@ type sweepView struct {
 	Soups         []soupView        `json:"soups" doc:"stored averages of its checkpoints, oldest first: number, metric, bytes, sha256, time, actor, trials (those averaged), tried"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
+	Description   string            `json:"description" doc:"what people wrote about it with 'outbid annotate'"`
+	Tags          []string          `json:"tags" doc:"its tags, sorted"`
 }
 
 type fairnessView struct {
@@ -95,6 +97,7 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 		Seconds: number(elapsedSeconds(s, now)), Counts: viewCounts(s.GetCounts()),
 		Steps: s.GetSteps(), DeviceSeconds: number(s.GetDeviceSeconds()), Best: viewBest(s.GetBest()),
 		Soups: []soupView{}, Notes: []noteView{}, Labels: s.GetSpec().GetLabels(),
+		Description: s.GetAnnotation().GetDescription(), Tags: append([]string{}, s.GetAnnotation().GetTags()...),
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"

@@ -130,8 +130,8 @@ type recorded struct {
 	weight float64
 	// actual is how it fared until it ended last.
 	actual Actual
-	trials   map[int32]*record
-	pace     map[pace]work
+	trials map[int32]*record
+	pace   map[pace]work
 }
 
 // record is the data of a trial.

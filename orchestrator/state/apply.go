@@ -91,6 +91,12 @@ func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 	return nil
 }
 
+// sweepAnnotated records what people wrote about a sweep.
+func (f *foldContext) sweepAnnotated(e *outbidv1.SweepAnnotated) error {
+	f.sweep.Annotation = e.GetAnnotation()
+	return nil
+}
+
 // tunerAsked records the status of a tuner that was asked for trials.
 func (f *foldContext) tunerAsked(e *outbidv1.TunerAsked) error {
 	f.sweep.Waiting, f.sweep.Exhausted = e.GetWaiting(), e.GetExhausted()

@@ -38,7 +38,7 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 			}
 		}
 	}
-	v.Fairness, v.Soups, v.Admission = s.Fairness, s.Soups, s.Admission
+	v.Fairness, v.Soups, v.Admission, v.Annotation = s.Fairness, s.Soups, s.Admission, s.Annotation
 	if s.Best >= 0 {
 		v.Best = s.trialView(at, trial(s.Best))
 	}

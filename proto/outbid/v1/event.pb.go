@@ -684,6 +684,7 @@ type Event struct {
 	//	*Event_TrialRetried
 	//	*Event_ShardStored
 	//	*Event_DevicePricesChanged
+	//	*Event_SweepAnnotated
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1122,6 +1123,15 @@ func (x *Event) GetDevicePricesChanged() *DevicePricesChanged {
 	return nil
 }
 
+func (x *Event) GetSweepAnnotated() *SweepAnnotated {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SweepAnnotated); ok {
+			return x.SweepAnnotated
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1302,6 +1312,10 @@ type Event_DevicePricesChanged struct {
 	DevicePricesChanged *DevicePricesChanged `protobuf:"bytes,44,opt,name=device_prices_changed,json=devicePricesChanged,proto3,oneof"`
 }
 
+type Event_SweepAnnotated struct {
+	SweepAnnotated *SweepAnnotated `protobuf:"bytes,45,opt,name=sweep_annotated,json=sweepAnnotated,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1389,6 +1403,8 @@ func (*Event_TrialRetried) isEvent_Kind() {}
 func (*Event_ShardStored) isEvent_Kind() {}
 
 func (*Event_DevicePricesChanged) isEvent_Kind() {}
+
+func (*Event_SweepAnnotated) isEvent_Kind() {}
 
 // TenantChanged adds a tenant or changes its settings.
 type TenantChanged struct {
@@ -1761,6 +1777,122 @@ func (x *SweepExtended) GetActor() string {
 	return ""
 }
 
+// SweepAnnotated replaces what people wrote about a sweep. It does not affect training.
+type SweepAnnotated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Annotation    *Annotation            `protobuf:"bytes,2,opt,name=annotation,proto3" json:"annotation,omitempty"`
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepAnnotated) Reset() {
+	*x = SweepAnnotated{}
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepAnnotated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepAnnotated) ProtoMessage() {}
+
+func (x *SweepAnnotated) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepAnnotated.ProtoReflect.Descriptor instead.
+func (*SweepAnnotated) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SweepAnnotated) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SweepAnnotated) GetAnnotation() *Annotation {
+	if x != nil {
+		return x.Annotation
+	}
+	return nil
+}
+
+func (x *SweepAnnotated) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+// Annotation is what people wrote about a sweep. Its notes, in contrast, are the server's.
+type Annotation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Plain text.
+	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// Sorted.
+	Tags          []string `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Annotation) Reset() {
+	*x = Annotation{}
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Annotation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Annotation) ProtoMessage() {}
+
+func (x *Annotation) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Annotation.ProtoReflect.Descriptor instead.
+func (*Annotation) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Annotation) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Annotation) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 // SweepDeleted removes a sweep that has ended from the state. Its events stay in the ledger; its checkpoints, logs and
 // reports are deleted.
 type SweepDeleted struct {
@@ -1773,7 +1905,7 @@ type SweepDeleted struct {
 
 func (x *SweepDeleted) Reset() {
 	*x = SweepDeleted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1917,7 @@ func (x *SweepDeleted) String() string {
 func (*SweepDeleted) ProtoMessage() {}
 
 func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1930,7 @@ func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepDeleted.ProtoReflect.Descriptor instead.
 func (*SweepDeleted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SweepDeleted) GetSweep() string {
@@ -1826,7 +1958,7 @@ type SoupPublished struct {
 
 func (x *SoupPublished) Reset() {
 	*x = SoupPublished{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1970,7 @@ func (x *SoupPublished) String() string {
 func (*SoupPublished) ProtoMessage() {}
 
 func (x *SoupPublished) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1983,7 @@ func (x *SoupPublished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPublished.ProtoReflect.Descriptor instead.
 func (*SoupPublished) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SoupPublished) GetSweep() string {
@@ -1879,7 +2011,7 @@ type SoupDropped struct {
 
 func (x *SoupDropped) Reset() {
 	*x = SoupDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2023,7 @@ func (x *SoupDropped) String() string {
 func (*SoupDropped) ProtoMessage() {}
 
 func (x *SoupDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2036,7 @@ func (x *SoupDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupDropped.ProtoReflect.Descriptor instead.
 func (*SoupDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SoupDropped) GetSweep() string {
@@ -1936,7 +2068,7 @@ type TunerAsked struct {
 
 func (x *TunerAsked) Reset() {
 	*x = TunerAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2080,7 @@ func (x *TunerAsked) String() string {
 func (*TunerAsked) ProtoMessage() {}
 
 func (x *TunerAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2093,7 @@ func (x *TunerAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAsked.ProtoReflect.Descriptor instead.
 func (*TunerAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TunerAsked) GetSweep() string {
@@ -2007,7 +2139,7 @@ type TunerStatus struct {
 
 func (x *TunerStatus) Reset() {
 	*x = TunerStatus{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2151,7 @@ func (x *TunerStatus) String() string {
 func (*TunerStatus) ProtoMessage() {}
 
 func (x *TunerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2164,7 @@ func (x *TunerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerStatus.ProtoReflect.Descriptor instead.
 func (*TunerStatus) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TunerStatus) GetWaiting() bool {
@@ -2071,7 +2203,7 @@ type TunerAnswered struct {
 
 func (x *TunerAnswered) Reset() {
 	*x = TunerAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2215,7 @@ func (x *TunerAnswered) String() string {
 func (*TunerAnswered) ProtoMessage() {}
 
 func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2228,7 @@ func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAnswered.ProtoReflect.Descriptor instead.
 func (*TunerAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TunerAnswered) GetSweep() string {
@@ -2148,7 +2280,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2292,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2305,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -2241,7 +2373,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2385,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2398,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -2316,7 +2448,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2460,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2473,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -2382,7 +2514,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2526,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2539,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -2466,7 +2598,7 @@ type TrialRetried struct {
 
 func (x *TrialRetried) Reset() {
 	*x = TrialRetried{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2610,7 @@ func (x *TrialRetried) String() string {
 func (*TrialRetried) ProtoMessage() {}
 
 func (x *TrialRetried) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2623,7 @@ func (x *TrialRetried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRetried.ProtoReflect.Descriptor instead.
 func (*TrialRetried) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TrialRetried) GetSweep() string {
@@ -2538,7 +2670,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2682,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2695,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -2621,7 +2753,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2765,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2778,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -2690,7 +2822,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2834,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2847,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2758,7 +2890,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2902,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2915,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2821,7 +2953,7 @@ type ShardStored struct {
 
 func (x *ShardStored) Reset() {
 	*x = ShardStored{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2965,7 @@ func (x *ShardStored) String() string {
 func (*ShardStored) ProtoMessage() {}
 
 func (x *ShardStored) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2978,7 @@ func (x *ShardStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStored.ProtoReflect.Descriptor instead.
 func (*ShardStored) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ShardStored) GetSweep() string {
@@ -2889,7 +3021,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3033,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3046,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2962,7 +3094,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3106,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3119,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -3070,7 +3202,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3214,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3227,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -3148,7 +3280,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3292,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3305,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -3231,7 +3363,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3375,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3388,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -3319,7 +3451,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3463,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3476,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -3387,7 +3519,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3531,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3544,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -3506,7 +3638,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3650,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3663,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3569,7 +3701,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3713,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3726,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3647,7 +3779,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3791,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3804,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3724,7 +3856,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3868,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3881,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3802,7 +3934,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3946,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3959,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3879,7 +4011,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4023,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4036,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3965,7 +4097,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3977,7 +4109,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3990,7 +4122,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -4087,7 +4219,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4231,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4244,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -4134,7 +4266,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4278,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4291,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -4195,7 +4327,7 @@ type NodeFaulted struct {
 
 func (x *NodeFaulted) Reset() {
 	*x = NodeFaulted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4339,7 @@ func (x *NodeFaulted) String() string {
 func (*NodeFaulted) ProtoMessage() {}
 
 func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4352,7 @@ func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFaulted.ProtoReflect.Descriptor instead.
 func (*NodeFaulted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NodeFaulted) GetNode() string {
@@ -4255,7 +4387,7 @@ type NodeCleared struct {
 
 func (x *NodeCleared) Reset() {
 	*x = NodeCleared{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4267,7 +4399,7 @@ func (x *NodeCleared) String() string {
 func (*NodeCleared) ProtoMessage() {}
 
 func (x *NodeCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4280,7 +4412,7 @@ func (x *NodeCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCleared.ProtoReflect.Descriptor instead.
 func (*NodeCleared) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeCleared) GetNode() string {
@@ -4344,7 +4476,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4488,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4501,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -4409,7 +4541,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4553,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4566,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Note) GetSweep() string {
@@ -4492,7 +4624,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4504,7 +4636,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4517,7 +4649,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -4558,7 +4690,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4702,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +4715,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4611,7 +4743,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4755,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4768,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4692,7 +4824,7 @@ type SweepAnswered struct {
 
 func (x *SweepAnswered) Reset() {
 	*x = SweepAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4704,7 +4836,7 @@ func (x *SweepAnswered) String() string {
 func (*SweepAnswered) ProtoMessage() {}
 
 func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +4849,7 @@ func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
 func (*SweepAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SweepAnswered) GetSweep() string {
@@ -4749,7 +4881,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4761,7 +4893,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4774,7 +4906,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4818,7 +4950,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +4962,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +4975,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4886,7 +5018,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5030,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5043,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -5003,7 +5135,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5015,7 +5147,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5160,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -5133,7 +5265,7 @@ type SavedShard struct {
 
 func (x *SavedShard) Reset() {
 	*x = SavedShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5277,7 @@ func (x *SavedShard) String() string {
 func (*SavedShard) ProtoMessage() {}
 
 func (x *SavedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5290,7 @@ func (x *SavedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedShard.ProtoReflect.Descriptor instead.
 func (*SavedShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SavedShard) GetStep() int64 {
@@ -5189,7 +5321,7 @@ type CheckpointShard struct {
 
 func (x *CheckpointShard) Reset() {
 	*x = CheckpointShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5201,7 +5333,7 @@ func (x *CheckpointShard) String() string {
 func (*CheckpointShard) ProtoMessage() {}
 
 func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5214,7 +5346,7 @@ func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointShard.ProtoReflect.Descriptor instead.
 func (*CheckpointShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CheckpointShard) GetRank() int32 {
@@ -5267,7 +5399,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[55]
+	mi := &file_outbid_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5279,7 +5411,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[55]
+	mi := &file_outbid_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5292,7 +5424,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -5369,7 +5501,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[56]
+	mi := &file_outbid_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5381,7 +5513,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[56]
+	mi := &file_outbid_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5394,7 +5526,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -5446,7 +5578,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[57]
+	mi := &file_outbid_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5458,7 +5590,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[57]
+	mi := &file_outbid_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5471,7 +5603,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -5508,7 +5640,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
 	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x92\x16\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xd8\x16\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -5565,7 +5697,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeCleared\x12>\n" +
 	"\rtrial_retried\x18* \x01(\v2\x17.outbid.v1.TrialRetriedH\x00R\ftrialRetried\x12;\n" +
 	"\fshard_stored\x18+ \x01(\v2\x16.outbid.v1.ShardStoredH\x00R\vshardStored\x12T\n" +
-	"\x15device_prices_changed\x18, \x01(\v2\x1e.outbid.v1.DevicePricesChangedH\x00R\x13devicePricesChangedB\x06\n" +
+	"\x15device_prices_changed\x18, \x01(\v2\x1e.outbid.v1.DevicePricesChangedH\x00R\x13devicePricesChanged\x12D\n" +
+	"\x0fsweep_annotated\x18- \x01(\v2\x19.outbid.v1.SweepAnnotatedH\x00R\x0esweepAnnotatedB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -5590,7 +5723,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\rSweepExtended\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
-	"\x05actor\x18\x03 \x01(\tR\x05actor\":\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"s\n" +
+	"\x0eSweepAnnotated\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x125\n" +
+	"\n" +
+	"annotation\x18\x02 \x01(\v2\x15.outbid.v1.AnnotationR\n" +
+	"annotation\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"B\n" +
+	"\n" +
+	"Annotation\x12 \n" +
+	"\vdescription\x18\x01 \x01(\tR\vdescription\x12\x12\n" +
+	"\x04tags\x18\x02 \x03(\tR\x04tags\":\n" +
 	"\fSweepDeleted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\"J\n" +
@@ -5987,7 +6130,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -6006,167 +6149,171 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*SweepSubmitted)(nil),        // 14: outbid.v1.SweepSubmitted
 	(*SweepChanged)(nil),          // 15: outbid.v1.SweepChanged
 	(*SweepExtended)(nil),         // 16: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 17: outbid.v1.SweepDeleted
-	(*SoupPublished)(nil),         // 18: outbid.v1.SoupPublished
-	(*SoupDropped)(nil),           // 19: outbid.v1.SoupDropped
-	(*TunerAsked)(nil),            // 20: outbid.v1.TunerAsked
-	(*TunerStatus)(nil),           // 21: outbid.v1.TunerStatus
-	(*TunerAnswered)(nil),         // 22: outbid.v1.TunerAnswered
-	(*TrialCreated)(nil),          // 23: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 24: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 25: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 26: outbid.v1.TrialEnded
-	(*TrialRetried)(nil),          // 27: outbid.v1.TrialRetried
-	(*TrialCloned)(nil),           // 28: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 29: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 30: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 31: outbid.v1.CheckpointSaved
-	(*ShardStored)(nil),           // 32: outbid.v1.ShardStored
-	(*CheckpointDropped)(nil),     // 33: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 34: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 35: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 36: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 37: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 38: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 39: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 40: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 41: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 42: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 43: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 44: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 45: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 46: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 47: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 48: outbid.v1.NodeChanged
-	(*NodeFaulted)(nil),           // 49: outbid.v1.NodeFaulted
-	(*NodeCleared)(nil),           // 50: outbid.v1.NodeCleared
-	(*UplinkSeen)(nil),            // 51: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 52: outbid.v1.Note
-	(*TrialAsked)(nil),            // 53: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 54: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 55: outbid.v1.RoundDecided
-	(*SweepAnswered)(nil),         // 56: outbid.v1.SweepAnswered
-	(*OrchestratorStarted)(nil),   // 57: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 58: outbid.v1.PolicySettings
-	(*Report)(nil),                // 59: outbid.v1.Report
-	(*Checkpoint)(nil),            // 60: outbid.v1.Checkpoint
-	(*SavedShard)(nil),            // 61: outbid.v1.SavedShard
-	(*CheckpointShard)(nil),       // 62: outbid.v1.CheckpointShard
-	(*Soup)(nil),                  // 63: outbid.v1.Soup
-	(*SoupPart)(nil),              // 64: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 65: outbid.v1.OuterState
-	nil,                           // 66: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 67: outbid.v1.Report.MetricsEntry
-	nil,                           // 68: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 70: outbid.v1.Tenant
-	(*DevicePrices)(nil),          // 71: outbid.v1.DevicePrices
-	(*SweepSpec)(nil),             // 72: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 73: outbid.v1.Fairness
-	(*Outlook)(nil),               // 74: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 75: outbid.v1.NodeInfo
-	(*NodeFault)(nil),             // 76: outbid.v1.NodeFault
-	(*Auction)(nil),               // 77: outbid.v1.Auction
-	(*Prices)(nil),                // 78: outbid.v1.Prices
-	(*Admission)(nil),             // 79: outbid.v1.Admission
+	(*SweepAnnotated)(nil),        // 17: outbid.v1.SweepAnnotated
+	(*Annotation)(nil),            // 18: outbid.v1.Annotation
+	(*SweepDeleted)(nil),          // 19: outbid.v1.SweepDeleted
+	(*SoupPublished)(nil),         // 20: outbid.v1.SoupPublished
+	(*SoupDropped)(nil),           // 21: outbid.v1.SoupDropped
+	(*TunerAsked)(nil),            // 22: outbid.v1.TunerAsked
+	(*TunerStatus)(nil),           // 23: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 24: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 25: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 26: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 27: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 28: outbid.v1.TrialEnded
+	(*TrialRetried)(nil),          // 29: outbid.v1.TrialRetried
+	(*TrialCloned)(nil),           // 30: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 31: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 32: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 33: outbid.v1.CheckpointSaved
+	(*ShardStored)(nil),           // 34: outbid.v1.ShardStored
+	(*CheckpointDropped)(nil),     // 35: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 36: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 37: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 38: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 39: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 40: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 41: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 42: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 43: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 44: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 45: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 46: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 47: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 48: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 49: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 50: outbid.v1.NodeChanged
+	(*NodeFaulted)(nil),           // 51: outbid.v1.NodeFaulted
+	(*NodeCleared)(nil),           // 52: outbid.v1.NodeCleared
+	(*UplinkSeen)(nil),            // 53: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 54: outbid.v1.Note
+	(*TrialAsked)(nil),            // 55: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 56: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 57: outbid.v1.RoundDecided
+	(*SweepAnswered)(nil),         // 58: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 59: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 60: outbid.v1.PolicySettings
+	(*Report)(nil),                // 61: outbid.v1.Report
+	(*Checkpoint)(nil),            // 62: outbid.v1.Checkpoint
+	(*SavedShard)(nil),            // 63: outbid.v1.SavedShard
+	(*CheckpointShard)(nil),       // 64: outbid.v1.CheckpointShard
+	(*Soup)(nil),                  // 65: outbid.v1.Soup
+	(*SoupPart)(nil),              // 66: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 67: outbid.v1.OuterState
+	nil,                           // 68: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 69: outbid.v1.Report.MetricsEntry
+	nil,                           // 70: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 71: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 72: outbid.v1.Tenant
+	(*DevicePrices)(nil),          // 73: outbid.v1.DevicePrices
+	(*SweepSpec)(nil),             // 74: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 75: outbid.v1.Fairness
+	(*Outlook)(nil),               // 76: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 77: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 78: outbid.v1.NodeFault
+	(*Auction)(nil),               // 79: outbid.v1.Auction
+	(*Prices)(nil),                // 80: outbid.v1.Prices
+	(*Admission)(nil),             // 81: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	69, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	71, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	14, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	15, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
 	16, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	20, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	23, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	24, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	25, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	26, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	28, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	29, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	30, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	31, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	33, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	34, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	43, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	44, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	45, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	46, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	47, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	48, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	51, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	52, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	53, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	55, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	57, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	41, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	42, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	17, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	35, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	36, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	37, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	22, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	54, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	39, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	22, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	25, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	26, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	27, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	28, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	30, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	31, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	32, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	33, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	35, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	36, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	45, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	46, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	47, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	48, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	49, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	50, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	53, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	54, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	55, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	57, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	59, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	43, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	44, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	19, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	37, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	38, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	39, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	24, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	56, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	41, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
-	18, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
-	19, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	56, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
-	49, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
-	50, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
-	27, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
-	32, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
+	20, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
+	21, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
+	58, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	51, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
+	52, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
+	29, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
+	34, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
 	13, // 45: outbid.v1.Event.device_prices_changed:type_name -> outbid.v1.DevicePricesChanged
-	70, // 46: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	71, // 47: outbid.v1.DevicePricesChanged.prices:type_name -> outbid.v1.DevicePrices
-	72, // 48: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	21, // 49: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 50: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	73, // 51: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	72, // 52: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	63, // 53: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	74, // 54: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	21, // 55: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 56: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	59, // 57: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	60, // 58: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	61, // 59: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
-	69, // 60: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	40, // 61: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	60, // 62: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	69, // 63: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	60, // 64: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	38, // 65: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 66: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 67: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	60, // 68: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 69: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	69, // 70: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 71: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 72: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	69, // 73: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	75, // 74: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 75: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	76, // 76: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 77: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	77, // 78: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	78, // 79: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	79, // 80: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	58, // 81: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	66, // 82: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	67, // 83: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	69, // 84: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	68, // 85: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	69, // 86: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	65, // 87: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	62, // 88: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
-	69, // 89: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	64, // 90: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	91, // [91:91] is the sub-list for method output_type
-	91, // [91:91] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	17, // 46: outbid.v1.Event.sweep_annotated:type_name -> outbid.v1.SweepAnnotated
+	72, // 47: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	73, // 48: outbid.v1.DevicePricesChanged.prices:type_name -> outbid.v1.DevicePrices
+	74, // 49: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	23, // 50: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 51: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	75, // 52: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	74, // 53: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	18, // 54: outbid.v1.SweepAnnotated.annotation:type_name -> outbid.v1.Annotation
+	65, // 55: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	76, // 56: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	23, // 57: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 58: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	61, // 59: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	62, // 60: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	63, // 61: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
+	71, // 62: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	42, // 63: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	62, // 64: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	71, // 65: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	62, // 66: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	40, // 67: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 68: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 69: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	62, // 70: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 71: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	71, // 72: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 73: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 74: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	71, // 75: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	77, // 76: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 77: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	78, // 78: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 79: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	79, // 80: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	80, // 81: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	81, // 82: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	60, // 83: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	68, // 84: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	69, // 85: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	71, // 86: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	70, // 87: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	71, // 88: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	67, // 89: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	64, // 90: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
+	71, // 91: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	66, // 92: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -6225,20 +6372,21 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_TrialRetried)(nil),
 		(*Event_ShardStored)(nil),
 		(*Event_DevicePricesChanged)(nil),
+		(*Event_SweepAnnotated)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[38].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[44].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[52].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[55].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[56].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[40].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[46].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[54].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[57].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -201,6 +201,25 @@ class SweepHandle(AskTell):
             warn_user(_trained_again(self.id, again))
         return self._extend(request, preview=False)
 
+    def annotate(
+        self,
+        description: str | None = None,
+        *,
+        add_tags: Iterable[str] = (),
+        remove_tags: Iterable[str] = (),
+    ) -> None:
+        """Describe the sweep, which may have ended, or change its tags; `info` returns both.
+
+        `description` is plain text of at most 2,000 bytes; "" removes it. A sweep has at most 20 tags of at most 64
+        bytes, without spaces and commas. They do not affect training.
+        """
+        request = pb.AnnotateSweepRequest(sweep=self.id)
+        if description is not None:
+            request.description = validation.text("annotate: description", description)
+        for name, tags, to in (("add_tags", add_tags, request.add_tags), ("remove_tags", remove_tags, request.remove_tags)):
+            to.extend(validation.text(f"annotate: {name}", tag) for tag in validation.several(f"annotate: {name}", tags, "tags"))
+        self._client.rpc.annotate_sweep(request)
+
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
         """Yield the lines that the trials, or one trial, printed; only the last `tail` lines if that is not 0.
 

@@ -280,7 +280,7 @@ class SweepInfo:
     tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it. `objectives` are all
     objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the averages of its
     checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in `currency`, or None if the
-    server has no prices.
+    server has no prices. `description` and `tags` are what people wrote about it with `SweepHandle.annotate`.
     """
 
     id: str
@@ -305,6 +305,8 @@ class SweepInfo:
     soups: tuple[SoupInfo, ...] = field(default=(), repr=False)
     cost: float | None = None
     currency: str = ""
+    description: str = field(default="", repr=False)
+    tags: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"
