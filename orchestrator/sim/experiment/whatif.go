@@ -13,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -31,6 +32,7 @@ func WhatIf(ctx context.Context, from registry.Registry, l ledger.Ledger, req *o
 	if err := w.narrow(); err != nil {
 		return err
 	}
+	w.thin()
 	if err := w.send(w.happened()); err != nil {
 		return err
 	}
@@ -70,12 +72,36 @@ func (w *whatIf) narrow() error {
 	case n < before:
 		w.Assumptions = append(slices.Clip(r.Assumptions), fmt.Sprintf("%d sweeps left out: they were submitted before or after the period, and hold no devices here", before-n))
 	default:
-		w.Assumptions = r.Assumptions
+		w.Assumptions = slices.Clip(r.Assumptions)
 	}
 	if id := w.req.GetSweep(); id != "" && !slices.ContainsFunc(r.Apps, func(a sim.App) bool { return idOf(a.Spec) == id }) {
 		return BadInput("sweep: %s was not submitted in the period, or cannot be simulated because its trials run at clients or its tuner is a program", id)
 	}
 	return nil
+}
+
+// mostReports is the number of reports of a trial that is simulated with its expected number of steps.
+const mostReports = 100
+
+// thin lets trials report less often than they did, because users wait for the result. Trials that are to train for very
+// many steps would otherwise take most of the time.
+func (w *whatIf) thin() {
+	thinned := 0
+	for i := range w.recording.Apps {
+		a := &w.recording.Apps[i]
+		steps, some := float64(tuner.MaxSteps(a.Spec.GetTuner())), false
+		for n := range a.Jobs {
+			if j := &a.Jobs[n]; j.Loss != nil && j.Every*mostReports < max(steps, float64(j.Steps)) {
+				j.Every, some = max(steps, float64(j.Steps))/mostReports, true
+			}
+		}
+		if some {
+			thinned++
+		}
+	}
+	if thinned > 0 {
+		w.Assumptions = append(w.Assumptions, fmt.Sprintf("%d sweeps whose trials reported more often than %d times; here they report that often", thinned, mostReports))
+	}
 }
 
 // happened returns how the sweeps fared.
