@@ -24,7 +24,7 @@ type WhatIf interface {
 	Policies() []string
 	// Batches returns the length of the ledger.
 	Batches(ctx context.Context) (uint64, error)
-	// Run calls tell with what happened, then with the result of each simulation, and with the progress in between. The
+	// Run calls tell with the actual results, then with those of each simulation, and with the progress in between. The
 	// error wraps state.ErrInvalid if the request is at fault.
 	Run(ctx context.Context, req *outbidv1.SimulateLedgerRequest, tell func(*outbidv1.SimulateLedgerResponse) error) error
 }

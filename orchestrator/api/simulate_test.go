@@ -46,7 +46,7 @@ func runs(stream grpc.ServerStreamingClient[outbidv1.SimulateLedgerResponse], er
 	return all, err
 }
 
-// Callers see how every sweep fared, and the names of their own.
+// Callers see how every sweep fared, and only the names of sweeps that they own.
 func TestSimulateLedger(t *testing.T) {
 	t.Parallel()
 	h, w := simulating(t)

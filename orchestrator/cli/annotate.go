@@ -15,9 +15,8 @@ func (sw *sweepCommands) annotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "annotate SWEEP",
 		Short: "Describe a sweep, or change its tags",
-		Long: `Annotate changes what people wrote about a sweep: a description of at most 2,000 bytes, and at most 20 tags. It does not
-affect training, and the sweep may have ended. 'outbid show', 'outbid ls' and the dashboard show both; the dashboard
-also searches them.`,
+		Long: `Annotate changes a sweep's description of at most 2,000 bytes, and its tags, at most 20. They do not affect
+training, and the sweep may have ended. 'outbid show' and the dashboard show both; the dashboard also searches them.`,
 		Example: `  outbid annotate digits-1 --description "Without augmentation; the baseline of October."
   outbid annotate digits-1 --tag baseline --remove-tag draft
   outbid annotate digits-1 --description ""`,
@@ -53,7 +52,7 @@ also searches them.`,
 	return cmd
 }
 
-// annotationText says what people wrote about a sweep.
+// annotationText describes the annotation of a sweep.
 func annotationText(v sweepView) string {
 	tags := "no tags"
 	if len(v.Tags) > 0 {

@@ -134,7 +134,7 @@ func receiveOutcomes(from io.Reader, tell func(*outbidv1.SimulateLedgerResponse)
 	}
 }
 
-// tail keeps the end of what a process wrote.
+// tail keeps the end of the output of a process.
 type tail struct {
 	most int
 	text []byte
@@ -185,7 +185,7 @@ Servers start it for 'outbid what-if' and 'outbid explain'; its format is not st
 	}
 }
 
-// readSimulation reads what sendLedger wrote.
+// readSimulation reads the output of sendLedger.
 func readSimulation(from io.Reader) (*outbidv1.SimulateLedgerRequest, ledger.Ledger, error) {
 	in := bufio.NewReader(from)
 	req := &outbidv1.SimulateLedgerRequest{}

@@ -43,7 +43,7 @@ type sweepView struct {
 	Soups         []soupView        `json:"soups" doc:"stored averages of its checkpoints, oldest first: number, metric, bytes, sha256, time, actor, trials (those averaged), tried"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
-	Description   string            `json:"description" doc:"what people wrote about it with 'outbid annotate'"`
+	Description   string            `json:"description" doc:"description that 'outbid annotate' gave it"`
 	Tags          []string          `json:"tags" doc:"its tags, sorted"`
 }
 

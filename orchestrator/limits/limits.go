@@ -28,7 +28,7 @@ const (
 	Labels = 16 << 10
 	// LabelCount is the maximum number of labels of a sweep or a node.
 	LabelCount = 64
-	// Description limits what people write about a sweep.
+	// Description limits the description of a sweep.
 	Description = 2000
 	// Tag limits a tag of a sweep.
 	Tag = 64

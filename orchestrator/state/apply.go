@@ -91,7 +91,7 @@ func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 	return nil
 }
 
-// sweepAnnotated records what people wrote about a sweep.
+// sweepAnnotated records the description and the tags of a sweep.
 func (f *foldContext) sweepAnnotated(e *outbidv1.SweepAnnotated) error {
 	f.sweep.Annotation = e.GetAnnotation()
 	return nil

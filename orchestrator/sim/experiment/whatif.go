@@ -21,7 +21,7 @@ import (
 const maxSimulatedSweeps = 2000
 
 // WhatIf simulates the sweeps of a ledger that were submitted in a period: under their own policy, with another weight of
-// one sweep, and under other policies. It calls tell with what happened, then with the result of each simulation, and
+// one sweep, and under other policies. It calls tell with the actual results, then with those of each simulation, and
 // with the progress in between. from has the policies that there are.
 func WhatIf(ctx context.Context, from registry.Registry, l ledger.Ledger, req *outbidv1.SimulateLedgerRequest, tell func(*outbidv1.SimulateLedgerResponse) error) error {
 	again, err := NewRerun(ctx, from, l, req.GetPolicies(), nil)

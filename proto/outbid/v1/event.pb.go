@@ -1777,7 +1777,7 @@ func (x *SweepExtended) GetActor() string {
 	return ""
 }
 
-// SweepAnnotated replaces what people wrote about a sweep. It does not affect training.
+// SweepAnnotated replaces the description and the tags of a sweep. It does not affect training.
 type SweepAnnotated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -1838,7 +1838,7 @@ func (x *SweepAnnotated) GetActor() string {
 	return ""
 }
 
-// Annotation is what people wrote about a sweep. Its notes, in contrast, are the server's.
+// Annotation is the description and the tags that users gave a sweep. Its notes, in contrast, are the server's.
 type Annotation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Plain text.

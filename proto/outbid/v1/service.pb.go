@@ -745,7 +745,7 @@ type Sweep struct {
 	Cost *float64 `protobuf:"fixed64,18,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// The currency of the prices; may be empty.
 	Currency string `protobuf:"bytes,19,opt,name=currency,proto3" json:"currency,omitempty"`
-	// What people wrote about it; absent for nothing.
+	// Its description and its tags; absent for none.
 	Annotation    *Annotation `protobuf:"bytes,20,opt,name=annotation,proto3" json:"annotation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -652,7 +652,7 @@ type SweepRecord struct {
 	FailedBefore int32 `protobuf:"varint,30,opt,name=failed_before,json=failedBefore,proto3" json:"failed_before,omitempty"`
 	// The cost of its ended leases.
 	Cost float64 `protobuf:"fixed64,31,opt,name=cost,proto3" json:"cost,omitempty"`
-	// What people wrote about it; absent for nothing.
+	// Its description and its tags; absent for none.
 	Annotation    *Annotation `protobuf:"bytes,32,opt,name=annotation,proto3" json:"annotation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

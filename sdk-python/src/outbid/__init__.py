@@ -286,6 +286,8 @@ if TYPE_CHECKING:  # the names of outbid.errors and outbid.types, which `__getat
         "SecretInfo",
         "Secrets",
         "ServerError",
+        "SimulatedRun",
+        "SimulatedSweep",
         "SoupInfo",
         "SweepInfo",
         "Tenant",

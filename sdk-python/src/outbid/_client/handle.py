@@ -216,8 +216,8 @@ class SweepHandle(AskTell):
         request = pb.AnnotateSweepRequest(sweep=self.id)
         if description is not None:
             request.description = validation.text("annotate: description", description)
-        for name, tags, to in (("add_tags", add_tags, request.add_tags), ("remove_tags", remove_tags, request.remove_tags)):
-            to.extend(validation.text(f"annotate: {name}", tag) for tag in validation.several(f"annotate: {name}", tags, "tags"))
+        request.add_tags.extend(_texts("annotate: add_tags", add_tags, "tags"))
+        request.remove_tags.extend(_texts("annotate: remove_tags", remove_tags, "tags"))
         self._client.rpc.annotate_sweep(request)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
@@ -412,6 +412,10 @@ class _Cancel:
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
+
+
+def _texts(name: str, value: Any, such: str) -> list[str]:
+    return [validation.text(name, one) for one in validation.several(name, value, such)]
 
 
 def _count(name: str, value: Any) -> int:

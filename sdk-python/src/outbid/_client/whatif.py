@@ -1,4 +1,4 @@
-"""Simulations of what another policy or weight would have done."""
+"""Simulations of other policies and weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SimulatedSweep:
 class SimulatedRun:
     """How the sweeps fared under `policy`, or in reality if that is "".
 
-    `weight` is that of the sweep that had another, or 0. `assumptions` of what happened say how simulations differ.
+    `weight` is that of the sweep that had another, or 0. The real run has the `assumptions` of the simulations.
     """
 
     policy: str
@@ -45,7 +45,7 @@ def request(
     policies: Iterable[str], sweep: str, weight: float | None, since: datetime | None, until: datetime | None
 ) -> pb.SimulateLedgerRequest:
     """Return the request of the API."""
-    names = [validation.text("what_if: policies", name) for name in validation.several("what_if: policies", policies, "names")]
+    names = [validation.text("what_if: policies", name) for name in policies]
     if (sweep == "") != (weight is None):
         raise ValueError("what_if: sweep and weight must be given together")
     if not names and sweep == "":

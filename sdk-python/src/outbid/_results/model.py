@@ -280,7 +280,7 @@ class SweepInfo:
     tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it. `objectives` are all
     objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the averages of its
     checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in `currency`, or None if the
-    server has no prices. `description` and `tags` are what people wrote about it with `SweepHandle.annotate`.
+    server has no prices. `SweepHandle.annotate` changes `description` and `tags`.
     """
 
     id: str

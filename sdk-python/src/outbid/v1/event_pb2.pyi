@@ -673,7 +673,7 @@ Global___SweepExtended: typing_extensions.TypeAlias = SweepExtended
 
 @typing.final
 class SweepAnnotated(google.protobuf.message.Message):
-    """SweepAnnotated replaces what people wrote about a sweep. It does not affect training."""
+    """SweepAnnotated replaces the description and the tags of a sweep. It does not affect training."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -698,7 +698,7 @@ Global___SweepAnnotated: typing_extensions.TypeAlias = SweepAnnotated
 
 @typing.final
 class Annotation(google.protobuf.message.Message):
-    """Annotation is what people wrote about a sweep. Its notes, in contrast, are the server's."""
+    """Annotation is the description and the tags that users gave a sweep. Its notes, in contrast, are the server's."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

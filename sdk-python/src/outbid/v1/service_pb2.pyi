@@ -404,7 +404,7 @@ class Sweep(google.protobuf.message.Message):
 
     @property
     def annotation(self) -> outbid.v1.event_pb2.Annotation:
-        """What people wrote about it; absent for nothing."""
+        """Its description and its tags; absent for none."""
 
     def __init__(
         self,
