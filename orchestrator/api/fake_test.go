@@ -208,10 +208,6 @@ func (c *fakeControl) Extend(_ context.Context, req *outbidv1.ExtendSweepRequest
 	return nil, c.Command(context.Background(), req.GetSweep(), 0, actor)
 }
 
-func (c *fakeControl) Annotate(_ context.Context, req *outbidv1.AnnotateSweepRequest, actor string) error {
-	return c.Command(context.Background(), req.GetSweep(), 0, actor)
-}
-
 func (c *fakeControl) Ask(_ context.Context, id, _ string) (*outbidv1.AskTrialResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

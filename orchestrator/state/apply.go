@@ -92,7 +92,7 @@ func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 }
 
 // sweepAnnotated records the description and the tags of a sweep.
-func (f *foldContext) sweepAnnotated(e *outbidv1.SweepAnnotated) error {
+func sweepAnnotated(f *foldContext, e *outbidv1.SweepAnnotated) error {
 	f.sweep.Annotation = e.GetAnnotation()
 	return nil
 }
