@@ -17,6 +17,8 @@ type clusterService struct {
 	control Control
 	// verify checks every file that the server can rebuild; it may be nil.
 	verify func(context.Context)
+	// simulated are the policies that SimulateLedger can simulate.
+	simulated []string
 }
 
 // ListNodes implements the service. Devices are shared, so every caller sees which of them are in use, but not the
@@ -83,6 +85,7 @@ func (s *clusterService) GetServerInfo(ctx context.Context, req *outbidv1.GetSer
 		s.verify(ctx)
 	}
 	resp, who := proto.CloneOf(s.control.Info()), caller(ctx)
+	resp.SimulatedPolicies = s.simulated
 	resp.Caller = &outbidv1.Caller{Name: who.Name, Tenant: who.Tenant, Role: string(who.Role), Local: who.local}
 	return resp, nil
 }

@@ -26,6 +26,8 @@ type Control interface {
 	// Extend adds trials or limits, lengthens the steps or widens the space of a sweep. It returns the trials that are
 	// trained again because their checkpoints were dropped. A preview changes nothing.
 	Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error)
+	// Annotate changes the description and the tags of a sweep.
+	Annotate(ctx context.Context, req *outbidv1.AnnotateSweepRequest, actor string) error
 	// PublishSoup adds a stored soup to a sweep, and returns it with its number.
 	PublishSoup(ctx context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error)
 	// Ask returns a trial for a client of an external sweep.

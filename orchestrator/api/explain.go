@@ -4,31 +4,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/outbid-dev/outbid/orchestrator/explain"
 	"github.com/outbid-dev/outbid/orchestrator/explain/evidence"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// WhatIf simulates the server's ledger under other policies and weights of a sweep.
-type WhatIf interface {
-	// Policies returns the names of the policies that can be simulated.
-	Policies() []string
-	// Run returns when the sweep ends in each simulation. An error means that the ledger cannot be simulated now.
-	Run(ctx context.Context, sweep string, policies []string) ([]explain.Outcome, error)
-}
+// explainTimeout limits waiting for other simulations and all simulations of one explanation.
+const explainTimeout = 20 * time.Second
 
-const (
-	// whatIfTimeout limits waiting for other simulations and all simulations of one call.
-	whatIfTimeout = 20 * time.Second
-	// maxPolicies is the number of policies that one call may simulate.
-	maxPolicies = 4
-)
+// maxExplainedBatches is the length up to which a ledger is simulated for an explanation.
+const maxExplainedBatches = 20_000
 
 // otherPolicies are simulated unless the caller names others.
 var otherPolicies = []string{"las", "drf"} //nolint:gochecknoglobals // a constant list
@@ -36,10 +26,8 @@ var otherPolicies = []string{"las", "drf"} //nolint:gochecknoglobals // a consta
 // explainService explains sweeps and trials.
 type explainService struct {
 	lookup
-	whatIf WhatIf
-	// simulating is full while a simulation runs. All callers share it, so one runs at a time.
-	simulating chan struct{}
-	logger     *slog.Logger
+	*simulator
+	logger *slog.Logger
 	// asCaller returns this server's API, which is called with the rights of the caller of a context.
 	asCaller func() evidence.API
 }
@@ -56,14 +44,14 @@ func (s *explainService) ExplainSweep(ctx context.Context, req *outbidv1.Explain
 			return nil, err
 		}
 	}
-	policies, err := s.policies(req.GetPolicies())
+	policies, err := s.policies(req.GetPolicies(), otherPolicies)
 	if err != nil {
 		return nil, err
 	}
 	var simulate evidence.Simulate
 	if req.GetSimulate() && s.whatIf != nil {
 		simulate = func(ctx context.Context, sweep *outbidv1.Sweep) []explain.Outcome {
-			return s.simulate(ctx, sweep.GetId(), policies)
+			return s.simulate(ctx, sweep, policies)
 		}
 	}
 	got, outcomes, err := evidence.Explain(forwarded(ctx), s.asCaller(), sweep, trial, simulate, time.Now())
@@ -79,37 +67,43 @@ func (s *explainService) ExplainSweep(ctx context.Context, req *outbidv1.Explain
 	return resp, nil
 }
 
-// policies checks the policies that a caller names.
-func (s *explainService) policies(names []string) ([]string, error) {
-	if len(names) == 0 || s.whatIf == nil {
-		return otherPolicies, nil
-	}
-	if len(names) > maxPolicies {
-		return nil, fieldError("policies", "has %d names; at most %d", len(names), maxPolicies)
-	}
-	for _, name := range names {
-		if all := s.whatIf.Policies(); !slices.Contains(all, name) {
-			return nil, fieldError("policies", "%q: want names from %s", name, strings.Join(all, ", "))
-		}
-	}
-	return names, nil
-}
-
-// simulate waits for its turn and simulates the ledger. It returns nil if that takes too long or is not possible.
-func (s *explainService) simulate(ctx context.Context, sweep string, policies []string) []explain.Outcome {
-	ctx, cancel := context.WithTimeout(ctx, whatIfTimeout)
+// simulate waits for its turn and simulates the ledger with twice the sweep's weight and under other policies. It returns
+// nil if that takes too long or is not possible.
+func (s *explainService) simulate(ctx context.Context, sweep *outbidv1.Sweep, policies []string) []explain.Outcome {
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
-	select {
-	case s.simulating <- struct{}{}:
-		defer func() { <-s.simulating }()
-	case <-ctx.Done():
-		return nil
-	}
-	outcomes, err := s.whatIf.Run(ctx, sweep, policies)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-		s.logger.Warn("the ledger was not simulated", "sweep", sweep, "error", err)
+	outcomes, err := s.outcomes(ctx, sweep, policies)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, state.ErrInvalid) {
+		s.logger.Warn("the ledger was not simulated", "sweep", sweep.GetId(), "error", err)
 	}
 	return outcomes
+}
+
+// outcomes returns when a sweep ends in each simulation; those in which it does not end are left out.
+func (s *explainService) outcomes(ctx context.Context, sweep *outbidv1.Sweep, policies []string) ([]explain.Outcome, error) {
+	if n, err := s.whatIf.Batches(ctx); err != nil || n > maxExplainedBatches {
+		return nil, err
+	}
+	const doubled = 2
+	weight := explain.Weight(sweep)
+	req := &outbidv1.SimulateLedgerRequest{Policies: policies, Sweep: sweep.GetId(), Weight: doubled * weight}
+	var outcomes []explain.Outcome
+	err := s.explaining.inTurn(ctx, func() error {
+		return s.whatIf.Run(ctx, req, func(r *outbidv1.SimulateLedgerResponse) error {
+			for _, row := range r.GetRun().GetSweeps() {
+				if r.GetRun().GetPolicy() == "" || row.GetSweep() != sweep.GetId() || row.Seconds == nil || row.GetUnknownSpeed() {
+					continue
+				}
+				factor := 1.0
+				if r.GetRun().GetWeight() != 0 {
+					factor = doubled
+				}
+				outcomes = append(outcomes, explain.Outcome{Policy: r.GetRun().GetPolicy(), Factor: factor, Seconds: row.GetSeconds()})
+			}
+			return nil
+		})
+	})
+	return outcomes, err
 }
 
 // forwarded returns a context that passes the caller's credentials on to this server's API.

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/outbid-dev/outbid/orchestrator/explain"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -19,16 +18,34 @@ import (
 type whatIfFake struct {
 	running, most atomic.Int32
 	asked         sync.Map
+	batches       uint64
 	err           error
+	// blocked receives when a simulation begins that only its context ends, unless it is nil.
+	blocked chan struct{}
 }
 
 func (w *whatIfFake) Policies() []string { return []string{"drf", "fifo", "las"} }
 
-func (w *whatIfFake) Run(_ context.Context, sweep string, policies []string) ([]explain.Outcome, error) {
+func (w *whatIfFake) Batches(context.Context) (uint64, error) { return w.batches, nil }
+
+func (w *whatIfFake) Run(ctx context.Context, req *outbidv1.SimulateLedgerRequest, tell func(*outbidv1.SimulateLedgerResponse) error) error {
 	w.most.Store(max(w.most.Load(), w.running.Add(1)))
 	defer w.running.Add(-1)
-	w.asked.Store(sweep, strings.Join(policies, ","))
-	return []explain.Outcome{{Policy: "themis", Factor: 1, Seconds: 5}, {Policy: "themis", Factor: 2, Seconds: 4}}, w.err
+	w.asked.Store(req.GetSweep(), strings.Join(req.GetPolicies(), ","))
+	if w.blocked != nil {
+		w.blocked <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, run := range []*outbidv1.SimulatedRun{{}, {Policy: "themis"}, {Policy: "themis", Weight: 2}} {
+		for i, id := range []string{"digits-1", "words-1"} {
+			run.Sweeps = append(run.Sweeps, &outbidv1.SimulatedSweep{Sweep: id, Seconds: new(float64(5 + i))})
+		}
+		if err := tell(&outbidv1.SimulateLedgerResponse{Piece: &outbidv1.SimulateLedgerResponse_Run{Run: run}}); err != nil {
+			return err
+		}
+	}
+	return w.err
 }
 
 func explaining(t *testing.T) (*testServer, *whatIfFake) {
@@ -57,6 +74,11 @@ func TestExplainSweep(t *testing.T) {
 	}
 	if names, _ := w.asked.Load("digits-1"); names != "fifo" {
 		t.Errorf("it simulated %v", names)
+	}
+	w.batches = maxExplainedBatches + 1
+	got, err = h.dial(t, token("eve")).ExplainSweep(t.Context(), &outbidv1.ExplainSweepRequest{Sweep: "digits-1", Simulate: true})
+	if err != nil || len(got.GetOutcomes()) > 0 {
+		t.Errorf("of a long ledger: %v, %v", got, err)
 	}
 }
 

@@ -34,13 +34,14 @@ type service struct {
 	usageService
 	accessService
 	retentionService
+	simulateService
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
 func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() evidence.API) *service {
 	all := lookup{cfg.Control}
 	s := &service{
-		clusterService: clusterService{control: cfg.Control, verify: cfg.Verify},
+		clusterService: clusterService{control: cfg.Control, verify: cfg.Verify, simulated: policiesOf(cfg.WhatIf)},
 		storeService:   storeService{lookup: all, store: cfg.Store, blobs: blobs},
 		logService:     logService{lookup: all, logs: cfg.Logs},
 		roundService:   roundService{cfg.Control},
@@ -55,9 +56,9 @@ func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() ev
 		retentionService: retentionService{cfg.Retention},
 	}
 	s.forecastService = forecastService{lookup: all, computing: make(chan struct{}, 1)}
-	s.explainService = explainService{
-		lookup: all, whatIf: cfg.WhatIf, simulating: make(chan struct{}, 1), asCaller: asCaller, logger: cfg.Logger,
-	}
+	simulates := newSimulator(cfg.WhatIf)
+	s.explainService = explainService{lookup: all, simulator: simulates, asCaller: asCaller, logger: cfg.Logger}
+	s.simulateService = simulateService{lookup: all, simulator: simulates, callers: map[string]bool{}}
 	s.sweepService = sweepService{
 		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control), tables: &trialTables{},
 		secrets: &s.secretService, tenants: &s.tenantService, throttle: bound, alone: cfg.Alone, traces: cfg.Traces,
@@ -225,6 +226,26 @@ func (s *sweepService) ControlSweep(ctx context.Context, req *outbidv1.ControlSw
 		return nil, err
 	}
 	return &outbidv1.ControlSweepResponse{Sweep: sweep}, nil
+}
+
+// AnnotateSweep implements the service. Control has the old annotation, so it checks the new one.
+func (s *sweepService) AnnotateSweep(ctx context.Context, req *outbidv1.AnnotateSweepRequest) (
+	*outbidv1.AnnotateSweepResponse, error,
+) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	if req.Description == nil && len(req.GetAddTags()) == 0 && len(req.GetRemoveTags()) == 0 {
+		return nil, fieldError("description", "is missing; give it, add_tags or remove_tags")
+	}
+	if err := s.control.Annotate(ctx, req, caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	sweep, err := s.control.Sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.AnnotateSweepResponse{Sweep: sweep}, nil
 }
 
 // ControlTrial implements the service.

@@ -138,9 +138,9 @@ func (a *app) addCommands(root *cobra.Command, program *programCommands) {
 	explains := &explainCommand{client: a.client, edition: a.edition}
 	sims := &simCommands{client: a.client, edition: a.edition}
 	add(groupEveryday, sweeps.initCommand(), servers.upCommand(), sweeps.previewCommand(), sweeps.runCommand(), queries.lsCommand(),
-		sweeps.watchCommand(), queries.showCommand(), explains.command(), explains.whatIfCommand(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
-	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.retryCommand(), sweeps.extendCommand(), sweeps.deleteCommand())
-	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), rounds.pricesCommand())
+		sweeps.watchCommand(), queries.showCommand(), explains.command(), queries.bestCommand(), queries.logsCommand(), sweeps.stopCommand(), dashboard.uiCommand())
+	add(groupSweeps, sweeps.submitCommand(), sweeps.pauseCommand(), sweeps.resumeCommand(), sweeps.retryCommand(), sweeps.extendCommand(), sweeps.annotateCommand(), sweeps.deleteCommand())
+	add(groupResults, results.averageCommand(), results.soupCommand(), results.exportCommand(), rounds.auctionCommand(), explains.whatIfCommand(), explains.simulationCommand(), rounds.pricesCommand())
 	serve, worker := servers.serveCommand(), workers.workerCommand()
 	configs := &configCommands{a.client, map[string]func() error{"serve": servers.checkServe, "worker": workers.checkWorker}}
 	backups := &backupCommands{a.client, a.version}

@@ -126,6 +126,8 @@ func (q *queryCommands) showSweep(cmd *cobra.Command, c *connection, r ref, out 
 	for _, k := range sortedKeys(v.Labels) {
 		add("label", clean(k+"="+v.Labels[k]))
 	}
+	add("tags", clean(strings.Join(v.Tags, ", ")))
+	add("description", clean(strings.ReplaceAll(v.Description, "\n", " ")))
 	t.write(q.stdout)
 	q.printSchedule(s.GetAdmission())
 	q.printNotes(s)

@@ -201,7 +201,7 @@ func (sv *serverCommands) runServer(ctx context.Context, cfg server.Config, gree
 		return err
 	}
 	cfg.Version, cfg.Now, cfg.NATS.CA, cfg.Policies = sv.version, sv.now, sv.opts.ca, sv.edition.Policies
-	cfg.WhatIf = whatIf{sv.edition.Policies}
+	cfg.WhatIf = simulation{sv.edition.Policies}
 	cfg.Note = func(line string) { sv.notef("%s", line) }
 	s, err := server.Open(ctx, cfg)
 	if err != nil {

@@ -44,6 +44,8 @@ type sweepView struct {
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Memory        []memoryView      `json:"memory" doc:"earlier sweeps that its sampler started from: sweep, trials"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
+	Description   string            `json:"description" doc:"description that 'outbid annotate' gave it"`
+	Tags          []string          `json:"tags" doc:"its tags, sorted"`
 }
 
 type memoryView struct {
@@ -101,6 +103,7 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 		Seconds: number(elapsedSeconds(s, now)), Counts: viewCounts(s.GetCounts()),
 		Steps: s.GetSteps(), DeviceSeconds: number(s.GetDeviceSeconds()), Best: viewBest(s.GetBest()),
 		Soups: []soupView{}, Notes: []noteView{}, Labels: s.GetSpec().GetLabels(), Memory: []memoryView{},
+		Description: s.GetAnnotation().GetDescription(), Tags: append([]string{}, s.GetAnnotation().GetTags()...),
 	}
 	for _, one := range s.GetMemory() {
 		v.Memory = append(v.Memory, memoryView{one.GetSweep(), one.GetTrials()})

@@ -71,6 +71,14 @@ func (c *Commands) Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest,
 	})
 }
 
+// Annotate changes the description and the tags of a sweep.
+func (c *Commands) Annotate(ctx context.Context, req *outbidv1.AnnotateSweepRequest, actor string) error {
+	_, err := do(ctx, c.queue, func(done func(struct{}, error)) Input {
+		return Annotate{Request: req, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
+	})
+	return err
+}
+
 // Ask requests a trial for a client of an external sweep.
 func (c *Commands) Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTrialResponse, error) {
 	return do(ctx, c.queue, func(done func(*outbidv1.AskTrialResponse, error)) Input {

@@ -92,6 +92,18 @@ func (in Extend) apply(c *Core) {
 	c.engine.Reply(func() { in.Done(again, err) })
 }
 
+// An Annotate changes the description and the tags of a sweep.
+type Annotate struct {
+	Request *outbidv1.AnnotateSweepRequest
+	Actor   string
+	Done    func(error)
+}
+
+func (in Annotate) apply(c *Core) {
+	err := c.sweeps.Annotate(in.Request, in.Actor)
+	c.engine.Reply(func() { in.Done(err) })
+}
+
 // An Ask requests a trial for a client of an external sweep.
 type Ask struct {
 	Sweep, Client string

@@ -248,6 +248,7 @@ func (l *life) happen() {
 	}
 	if l.meddling {
 		happenings["stop a trial"], happenings["retry a trial"], happenings["change prices"] = l.stopTrial, l.retryTrial, l.changePrices
+		happenings["annotate"] = l.annotate
 	}
 	names := slices.Sorted(maps.Keys(happenings))
 	switch name := pick(l, names); {
@@ -344,6 +345,11 @@ func (l *life) extend() {
 		req.Weight = new(1 + float64(l.submitted))
 	}
 	l.step(control.Extend{Request: req, Actor: "ann", Done: func([]*outbidv1.TrainedAgain, error) {}})
+}
+
+func (l *life) annotate() {
+	req := &outbidv1.AnnotateSweepRequest{Sweep: l.sweep(), Description: new(fmt.Sprint("after ", l.submitted))}
+	l.step(control.Annotate{Request: req, Actor: "ann", Done: func(error) {}})
 }
 
 func (l *life) remove() {

@@ -66,6 +66,9 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 		"ExtendSweep": func(ctx context.Context) error {
 			return only(s.ExtendSweep(ctx, &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: new(int32(1_000_001)), Preview: true}))
 		},
+		"AnnotateSweep": func(ctx context.Context) error {
+			return only(s.AnnotateSweep(ctx, &outbidv1.AnnotateSweepRequest{Sweep: sweep, AddTags: []string{"tag"}}))
+		},
 		"DeleteSweep": func(ctx context.Context) error {
 			return only(s.DeleteSweep(ctx, &outbidv1.DeleteSweepRequest{Sweep: sweep}))
 		},

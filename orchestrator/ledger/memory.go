@@ -139,3 +139,6 @@ func (m *Memory) Last(ctx context.Context) (uint64, error) {
 	defer m.record.mu.Unlock()
 	return uint64(len(m.record.batches)), nil
 }
+
+// NewMemoryOf returns a ledger that has the given encoded batches.
+func NewMemoryOf(batches [][]byte) *Memory { return &Memory{record: &record{batches: batches}} }

@@ -28,6 +28,12 @@ const (
 	Labels = 16 << 10
 	// LabelCount is the maximum number of labels of a sweep or a node.
 	LabelCount = 64
+	// Description limits the description of a sweep.
+	Description = 2000
+	// Tag limits a tag of a sweep.
+	Tag = 64
+	// TagCount is the maximum number of tags of a sweep.
+	TagCount = 20
 	// Name limits names that users choose: clients, actors, metrics, functions.
 	Name = 256
 	// SecretName limits the name of a secret.

@@ -2,23 +2,19 @@ package server
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/outbid-dev/outbid/orchestrator/api"
-	"github.com/outbid-dev/outbid/orchestrator/explain"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // WhatIf simulates a ledger under other policies and weights of a sweep.
 type WhatIf interface {
 	// Policies returns the names of the policies that can be simulated.
 	Policies() []string
-	// Run returns when the sweep ends in each simulation.
-	Run(ctx context.Context, l ledger.Ledger, sweep string, policies []string) ([]explain.Outcome, error)
+	// Run simulates a ledger; see api.WhatIf.
+	Run(ctx context.Context, l ledger.Ledger, req *outbidv1.SimulateLedgerRequest, tell func(*outbidv1.SimulateLedgerResponse) error) error
 }
-
-// maxSimulatedBatches is the length up to which a ledger is simulated for an explanation.
-const maxSimulatedBatches = 20_000
 
 // whatIf simulates this server's ledger.
 type whatIf struct {
@@ -34,14 +30,10 @@ func newWhatIf(simulator WhatIf, l ledger.Ledger) api.WhatIf {
 	return whatIf{simulator, l}
 }
 
+// Batches implements api.WhatIf.
+func (w whatIf) Batches(ctx context.Context) (uint64, error) { return w.ledger.Last(ctx) }
+
 // Run implements api.WhatIf.
-func (w whatIf) Run(ctx context.Context, sweep string, policies []string) ([]explain.Outcome, error) {
-	last, err := w.ledger.Last(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if last > maxSimulatedBatches {
-		return nil, fmt.Errorf("the ledger has %d batches; at most %d are simulated", last, maxSimulatedBatches)
-	}
-	return w.WhatIf.Run(ctx, w.ledger, sweep, policies)
+func (w whatIf) Run(ctx context.Context, req *outbidv1.SimulateLedgerRequest, tell func(*outbidv1.SimulateLedgerResponse) error) error {
+	return w.WhatIf.Run(ctx, w.ledger, req, tell)
 }

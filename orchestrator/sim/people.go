@@ -93,10 +93,32 @@ func (p *people) command(sweep string, command outbidv1.SweepCommand) {
 	})
 }
 
+// weigh requests another weight for a sweep, unless it is ending or has ended: an extension would reopen it.
+func (p *people) weigh(sweep string, weight float64) {
+	if s := p.world.core.State().Sweeps[sweep]; s == nil || s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
+		return
+	}
+	p.ask(func(answered func()) control.Input {
+		req := &outbidv1.ExtendSweepRequest{Sweep: sweep, Weight: &weight}
+		return control.Extend{Request: req, Actor: "sim", Done: func(_ []*outbidv1.TrainedAgain, err error) {
+			answered()
+			if err != nil {
+				p.world.fail(fmt.Errorf("changing the weight of %s: %w", sweep, err))
+			}
+		}}
+	})
+}
+
 // timed schedules the app's commands, and lets the core notice the end of the app's wall time, device-hours and cost.
 func (p *people) timed(id string, a *App) {
 	for _, c := range a.Commands {
-		p.world.at(c.At, func() { p.command(id, c.Command) })
+		p.world.at(c.At, func() {
+			if c.Weight != 0 {
+				p.weigh(id, c.Weight)
+				return
+			}
+			p.command(id, c.Command)
+		})
 	}
 	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
 		p.world.at(a.Submit+wall, func() { p.world.pending = append(p.world.pending, control.CheckLimits{Sweep: id}) })

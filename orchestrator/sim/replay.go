@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -29,10 +31,23 @@ type Recording struct {
 	Restart time.Duration
 	// Forks is the mean cost of rounds of forks.
 	Forks ForkCosts
+	// Start is the time of the first batch.
+	Start time.Time
+	// Actual is how the sweeps of Apps fared, by the sweep's id.
+	Actual map[string]Actual
 	// Policy is the policy that decided last, or "" if none decided anything.
 	Policy string
 	// Assumptions describe the differences between the simulation and the actual run.
 	Assumptions []string
+}
+
+// Actual is how a sweep of a ledger fared.
+type Actual struct {
+	// Ended is when it ended, or zero if it did not.
+	Ended time.Time
+	// Rho is its finish-time fairness, or 0 if it is unknown.
+	Rho           float64
+	DeviceSeconds float64
 }
 
 // Setup returns the setup for simulating the recording under a policy. A policy that forks no trials would reject
@@ -111,8 +126,12 @@ type recorded struct {
 	spec     *outbidv1.SweepSpec
 	submit   time.Duration
 	commands []Command
-	trials   map[int32]*record
-	pace     map[pace]work
+	// weight is its current weight; spec has its first one.
+	weight float64
+	// actual is how it fared until it ended last.
+	actual Actual
+	trials map[int32]*record
+	pace   map[pace]work
 }
 
 // record is the data of a trial.
@@ -169,11 +188,24 @@ func (h *historian) see(at time.Duration, c *state.Change) {
 		h.submitted(at, c.Sweep)
 	case c.Did(state.Extended):
 		if s := h.sweeps[c.Sweep.ID]; s != nil {
-			s.spec = c.Sweep.Spec
-			h.extended++
+			h.extend(at, s, c.Sweep.Spec)
 		}
 	case c.SweepTo() != outbidv1.SweepState_SWEEP_STATE_UNSPECIFIED:
 		h.command(at, c)
+	}
+}
+
+// extend records another weight at its time, and other extensions as if the sweep had had them from the start.
+func (h *historian) extend(at time.Duration, s *recorded, to *outbidv1.SweepSpec) {
+	if w := policy.WeightOrOne(to.GetWeight()); w != s.weight {
+		s.commands = append(s.commands, Command{At: at, Weight: w})
+		s.weight = w
+	}
+	first := s.spec.GetWeight()
+	to = proto.CloneOf(to)
+	if to.Weight = first; !proto.Equal(to, s.spec) {
+		s.spec = to
+		h.extended++
 	}
 }
 
@@ -230,7 +262,7 @@ func (h *historian) submitted(at time.Duration, s *state.Sweep) {
 		if s.Spec.GetResources().GetForks() != "" {
 			h.forked++
 		}
-		h.sweeps[s.ID] = &recorded{spec: s.Spec, submit: at, trials: map[int32]*record{}, pace: map[pace]work{}}
+		h.sweeps[s.ID] = &recorded{spec: s.Spec, weight: policy.WeightOrOne(s.Spec.GetWeight()), submit: at, trials: map[int32]*record{}, pace: map[pace]work{}}
 		h.order = append(h.order, s.ID)
 	}
 }
@@ -243,17 +275,18 @@ func (h *historian) command(at time.Duration, c *state.Change) {
 	}
 	if c.SweepEnded() {
 		h.lastEnd = at
+		s.actual = Actual{Ended: h.start.Add(at), Rho: c.Sweep.Fairness.GetRho(), DeviceSeconds: c.Sweep.DeviceSeconds}
 	}
 	if c.Actor() == "" {
 		return
 	}
 	switch c.SweepTo() {
 	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
-		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE})
+		s.commands = append(s.commands, Command{At: at, Command: outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE})
 	case outbidv1.SweepState_SWEEP_STATE_RUNNING:
-		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_RESUME})
+		s.commands = append(s.commands, Command{At: at, Command: outbidv1.SweepCommand_SWEEP_COMMAND_RESUME})
 	case outbidv1.SweepState_SWEEP_STATE_STOPPING:
-		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_STOP})
+		s.commands = append(s.commands, Command{At: at, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP})
 	}
 }
 

@@ -68,6 +68,49 @@ func TestThePastRunsAgain(t *testing.T) {
 	}
 }
 
+// A simulation of a ledger changes a sweep's weight when a person did.
+func TestAnotherWeightIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	var apps []sim.App
+	for i := range 4 {
+		apps = append(apps, exploration("random", 90))
+		apps[i].Submit = time.Duration(i) * 10 * time.Second
+	}
+	even, _ := kept(t, "themis", sim.Setup{Nodes: nodesOf(t, "gpu:1/1"), Apps: apps})
+	apps[2].Commands = []sim.Command{{At: time.Hour, Weight: 8}}
+	record, was := kept(t, "themis", sim.Setup{Nodes: nodesOf(t, "gpu:1/1"), Apps: apps})
+	ends := func(l ledger.Ledger) (all []float64, commands []sim.Command) {
+		recording, err := sim.ReadRecording(t.Context(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := simulate(t, "themis", recording.Setup(policyOf(t, "themis")()))
+		for _, s := range again.State.Sweeps {
+			if s.Spec.GetLabels()["replayed"] == was.State.SweepIDs[2] {
+				all = append(all, s.Ended.Sub(s.Submitted).Seconds())
+				if w := s.Spec.GetWeight(); len(recording.Apps[2].Commands) > 0 && w != 8 || recording.Apps[2].Spec.GetWeight() > 1 {
+					t.Errorf("it has weight %v in the end, %v at first", w, recording.Apps[2].Spec.GetWeight())
+				}
+			}
+		}
+		for _, a := range recording.Assumptions {
+			if strings.Contains(a, "extensions") {
+				t.Errorf("it assumes %s", a)
+			}
+		}
+		return all, recording.Apps[2].Commands
+	}
+	before, _ := ends(even)
+	after, commands := ends(record)
+	if len(commands) != 1 || commands[0].Weight != 8 || commands[0].At < time.Hour || commands[0].At > time.Hour+time.Minute {
+		t.Errorf("the commands are %+v", commands)
+	}
+	then := was.State.Sweeps[was.State.SweepIDs[2]]
+	if len(before) != 1 || len(after) != 1 || after[0] >= before[0] || math.Abs(after[0]/then.Ended.Sub(then.Submitted).Seconds()-1) > .05 {
+		t.Errorf("it ended after %v s with another weight, %v s without, and %s in the ledger", after, before, then.Ended.Sub(then.Submitted))
+	}
+}
+
 // A replayed trial reports what it reported, interpolated between two reports; after the last report the value is
 // constant.
 func TestThePastReportsWhatWasReported(t *testing.T) {

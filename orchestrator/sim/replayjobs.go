@@ -10,13 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
 // recording returns the collected data in a form that can be simulated.
 func (h *historian) recording() (*Recording, error) {
-	p := &Recording{Policy: h.policy, Prices: h.prices}
+	p := &Recording{Policy: h.policy, Prices: h.prices, Start: h.start, Actual: map[string]Actual{}}
 	if h.started > 0 {
 		p.Restart = h.starts / time.Duration(h.started)
 	}
@@ -38,7 +37,7 @@ func (h *historian) recording() (*Recording, error) {
 		if guessed {
 			unknown++
 		}
-		p.Apps = append(p.Apps, app)
+		p.Apps, p.Actual[id] = append(p.Apps, app), h.actual(id)
 	}
 	if len(p.Apps) == 0 || len(p.Nodes) == 0 {
 		return nil, ErrNothingRan
@@ -137,9 +136,19 @@ func speedsOf(done map[pace]work) []cluster.Speed {
 	return all
 }
 
-// Weighted returns the app with a multiple of its sweep's weight.
-func (a App) Weighted(factor float64) App {
+// actual returns how a sweep fared.
+func (h *historian) actual(id string) Actual {
+	s := h.st.Sweeps[id]
+	if s == nil || s.Done() { // deleted or ended
+		return h.sweeps[id].actual
+	}
+	return Actual{DeviceSeconds: s.DeviceSecondsAt(h.st.Time)}
+}
+
+// Weighing returns the app with another weight of its sweep from the start.
+func (a App) Weighing(weight float64) App {
 	a.Spec = proto.CloneOf(a.Spec)
-	a.Spec.Weight = policy.WeightOrOne(a.Spec.GetWeight()) * factor
+	a.Spec.Weight = weight
+	a.Commands = slices.DeleteFunc(slices.Clone(a.Commands), func(c Command) bool { return c.Weight != 0 })
 	return a
 }

@@ -109,10 +109,11 @@ type PriceChange struct {
 	Prices *outbidv1.DevicePrices
 }
 
-// Command is a person's command at a time.
+// Command is a person's command at a time: Command, or another weight if that is not 0.
 type Command struct {
 	At      time.Duration
 	Command outbidv1.SweepCommand
+	Weight  float64
 }
 
 // Mishaps are mean times between faults, exponentially distributed; 0 for never.

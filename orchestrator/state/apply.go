@@ -95,6 +95,12 @@ func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 	return nil
 }
 
+// sweepAnnotated records the description and the tags of a sweep.
+func sweepAnnotated(f *foldContext, e *outbidv1.SweepAnnotated) error {
+	f.sweep.Annotation = e.GetAnnotation()
+	return nil
+}
+
 // tunerAsked records the status of a tuner that was asked for trials.
 func (f *foldContext) tunerAsked(e *outbidv1.TunerAsked) error {
 	f.sweep.Waiting, f.sweep.Exhausted = e.GetWaiting(), e.GetExhausted()

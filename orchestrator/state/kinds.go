@@ -32,6 +32,7 @@ func sweepKinds() []*Kind {
 		newSweepKind((*event).GetSweepExtended, (*foldContext).sweepExtended,
 			sweepLifecycle(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
 		newSweepKind((*event).GetSweepDeleted, (*foldContext).sweepDeleted, sweepLifecycle("deleted"), TunerForgotten, outlook, ReadersForget),
+		newSweepKind((*event).GetSweepAnnotated, sweepAnnotated),
 		newSweepKind((*event).GetSoupPublished, (*foldContext).soupPublished),
 		newSweepKind((*event).GetSoupDropped, (*foldContext).soupDropped),
 		newSweepKind((*event).GetTunerAsked, (*foldContext).tunerAsked, TunerAsked, advances, ViewSweep),

@@ -250,6 +250,9 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 	events := map[string]*event{
 		"SweepSubmitted": submitted(spec(1)), "SweepDeleted": deleted("s-1"),
 		"SweepExtended": {Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{Sweep: "s-1", Spec: spec(1)}}},
+		"SweepAnnotated": {Kind: &outbidv1.Event_SweepAnnotated{SweepAnnotated: &outbidv1.SweepAnnotated{
+			Sweep: "s-1", Annotation: &outbidv1.Annotation{Description: "best so far"},
+		}}},
 		"TunerAsked":    {Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{Sweep: "s-1", N: 1}}},
 		"TunerAnswered": {Kind: &outbidv1.Event_TunerAnswered{TunerAnswered: &outbidv1.TunerAnswered{Sweep: "s-1", Question: 1}}},
 		"SoupPublished": soupPublished(1, "k"), "SoupPublished keyless": soupPublished(1, ""), "SoupPublished later": soupPublished(2, "k"),
@@ -263,7 +266,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s string) bool { return s == "none" })
 	want := map[string]legal{
 		"SweepSubmitted": {"none": "running"}, "SweepDeleted": {"done": "none", "stopped": "none", "failed": "none"},
-		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "TunerAnswered": same(all...), "SweepAnswered": same(all...),
+		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "SweepAnnotated": same(all...), "TunerAnswered": same(all...), "SweepAnswered": same(all...),
 		"SoupPublished": same(all...), "SoupPublished keyless": {}, "SoupPublished later": {}, "SoupDropped": {}, // it has no soups
 		"SweepChanged unspecified": {}, "SweepChanged running": {"paused": "running", "stopped": "running"},
 		"SweepChanged paused": {"running": "paused"}, "SweepChanged stopping": {"running": "stopping", "paused": "stopping"},

@@ -47,6 +47,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
 		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore, Cost: s.Cost, Memory: s.Memory,
+		Annotation: s.Annotation,
 	}
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
@@ -153,6 +154,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord, trials []RestoredTrial) (
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
 		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(), Cost: r.GetCost(), Memory: r.GetMemory(),
+		Annotation: r.GetAnnotation(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())

@@ -129,6 +129,8 @@ type Sweep struct {
 	// Measured is how fast the trials trained on average.
 	Measured []cluster.Speed
 	Notes    []*outbidv1.SweepNote
+	// Annotation is its description and its tags, or nil. It must not be changed.
+	Annotation *outbidv1.Annotation
 	// Soups that are kept, oldest first. The list must not be changed.
 	Soups []*outbidv1.Soup
 	// Admission is the last answer of a policy with admission, or nil under other policies.

@@ -39,6 +39,7 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 		}
 	}
 	v.Fairness, v.Soups, v.Admission, v.Memory = s.Fairness, s.Soups, s.Admission, summary(s.Memory).GetSweeps()
+	v.Annotation = s.Annotation
 	if s.Best >= 0 {
 		v.Best = s.trialView(at, trial(s.Best))
 	}

@@ -201,6 +201,17 @@ class FakeServer(service.OutbidServiceServicer):
         self._take(request, context)
         return pb.ExtendSweepResponse(sweep=self.sweep, trained_again=self.trained_again)
 
+    def AnnotateSweep(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.AnnotateSweepResponse(sweep=self.sweep)
+
+    def SimulateLedger(self, request: Any, context: Any) -> Iterator[Any]:
+        self._take(request, context)
+        yield pb.SimulateLedgerResponse(progress=pb.SimulationProgress(waiting=True))
+        for policy in ("", *request.policies):
+            sweep = pb.SimulatedSweep(sweep="s-1", seconds=9, device_seconds=18)
+            yield pb.SimulateLedgerResponse(run=pb.SimulatedRun(policy=policy, sweeps=[sweep]))
+
     def DeleteSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         return pb.DeleteSweepResponse()

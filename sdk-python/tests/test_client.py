@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
 import pickle
 import time
@@ -443,6 +444,42 @@ def test_a_failed_trial_is_retried(server: FakeServer, handle: ob.SweepHandle) -
     request = server.last(pb.ControlTrialRequest)
     assert (request.sweep, request.trial, request.reason) == (handle.id, 3, "the disk was full")
     assert request.command == pb.TRIAL_COMMAND_RETRY
+
+
+def test_what_if(server: FakeServer, client: ob.Client) -> None:
+    at = datetime.datetime(2026, 11, 1, tzinfo=datetime.timezone.utc)
+    runs = client.what_if("las", "drf", sweep="s-1", weight=2, since=at)
+    assert [run.policy for run in runs] == ["", "las", "drf"]
+    assert (runs[0].sweeps[0].sweep, runs[0].sweeps[0].seconds, runs[0].sweeps[0].rho) == ("s-1", 9, None)
+    request = server.last(pb.SimulateLedgerRequest)
+    assert (list(request.policies), request.sweep, request.weight) == (["las", "drf"], "s-1", 2)
+    assert request.since.ToDatetime(datetime.timezone.utc) == at and not request.HasField("until")
+    with pytest.raises(ValueError, match="what_if: policies must name a policy"):
+        client.what_if()
+    with pytest.raises(ValueError, match="what_if: sweep and weight must be given together"):
+        client.what_if("las", weight=2)
+    with pytest.raises(ValueError, match="what_if: weight must be a number above 0, got -1"):
+        client.what_if(sweep="s-1", weight=-1)
+
+
+def test_a_sweep_is_annotated(server: FakeServer, handle: ob.SweepHandle) -> None:
+    handle.annotate("the baseline", add_tags=["old", "good"], remove_tags=("draft",))
+    request = server.last(pb.AnnotateSweepRequest)
+    assert (request.sweep, request.description) == (handle.id, "the baseline")
+    assert (list(request.add_tags), list(request.remove_tags)) == (["old", "good"], ["draft"])
+    handle.annotate(add_tags=["best"])
+    assert not server.last(pb.AnnotateSweepRequest).HasField("description")
+    with pytest.raises(TypeError, match=r"annotate: add_tags must be a list of tags, got 'best'"):
+        handle.annotate(add_tags="best")
+    with pytest.raises(TypeError, match=r"annotate: description must be text, got 3"):
+        handle.annotate(3)  # type: ignore[arg-type]
+
+
+def test_the_annotation_is_read(server: FakeServer, handle: ob.SweepHandle) -> None:
+    assert (handle.info().description, handle.info().tags) == ("", ())
+    server.sweep.annotation.description = "the baseline"
+    server.sweep.annotation.tags.extend(["best", "good"])
+    assert (handle.info().description, handle.info().tags) == ("the baseline", ("best", "good"))
 
 
 def test_extend_warns_of_what_is_trained_again(server: FakeServer, handle: ob.SweepHandle) -> None:

@@ -61,6 +61,11 @@ func (tn *Tenants) CountReport(s *state.Sweep, r *outbidv1.Report) {
 	m.left, m.minute = m.left-size, m.minute+size
 }
 
+// CountBytes counts a change of a sweep that a user may repeat at will against its tenant's rate of reports.
+func (tn *Tenants) CountBytes(s *state.Sweep, size int) {
+	tn.meterOf(state.TenantOf(s.Spec)).left -= float64(size)
+}
+
 // TooFast returns an error with the time to wait if a tenant's clients must not report now, or nil.
 func (tn *Tenants) TooFast(tenant string) error {
 	m := tn.meterOf(tenant)

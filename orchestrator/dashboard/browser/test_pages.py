@@ -23,6 +23,7 @@ PAGES = {
     "ui/cluster": "local",
     "ui/rounds": "largest rho",
     "ui/rounds/AUCTION": "Auction",
+    "ui/what-if?policies=las&period=hour": "Submitted in",
     "ui/compare?sweeps=finished-1,two-1": "Side by side",
     "ui/submit": "Write the file",
     "ui/tenants": "default",

@@ -684,6 +684,7 @@ type Event struct {
 	//	*Event_TrialRetried
 	//	*Event_ShardStored
 	//	*Event_DevicePricesChanged
+	//	*Event_SweepAnnotated
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1122,6 +1123,15 @@ func (x *Event) GetDevicePricesChanged() *DevicePricesChanged {
 	return nil
 }
 
+func (x *Event) GetSweepAnnotated() *SweepAnnotated {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SweepAnnotated); ok {
+			return x.SweepAnnotated
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1302,6 +1312,10 @@ type Event_DevicePricesChanged struct {
 	DevicePricesChanged *DevicePricesChanged `protobuf:"bytes,44,opt,name=device_prices_changed,json=devicePricesChanged,proto3,oneof"`
 }
 
+type Event_SweepAnnotated struct {
+	SweepAnnotated *SweepAnnotated `protobuf:"bytes,45,opt,name=sweep_annotated,json=sweepAnnotated,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1389,6 +1403,8 @@ func (*Event_TrialRetried) isEvent_Kind() {}
 func (*Event_ShardStored) isEvent_Kind() {}
 
 func (*Event_DevicePricesChanged) isEvent_Kind() {}
+
+func (*Event_SweepAnnotated) isEvent_Kind() {}
 
 // TenantChanged adds a tenant or changes its settings.
 type TenantChanged struct {
@@ -1770,6 +1786,122 @@ func (x *SweepExtended) GetActor() string {
 	return ""
 }
 
+// SweepAnnotated replaces the description and the tags of a sweep. It does not affect training.
+type SweepAnnotated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Annotation    *Annotation            `protobuf:"bytes,2,opt,name=annotation,proto3" json:"annotation,omitempty"`
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepAnnotated) Reset() {
+	*x = SweepAnnotated{}
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepAnnotated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepAnnotated) ProtoMessage() {}
+
+func (x *SweepAnnotated) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepAnnotated.ProtoReflect.Descriptor instead.
+func (*SweepAnnotated) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SweepAnnotated) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SweepAnnotated) GetAnnotation() *Annotation {
+	if x != nil {
+		return x.Annotation
+	}
+	return nil
+}
+
+func (x *SweepAnnotated) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+// Annotation is the description and the tags that users gave a sweep. Its notes, in contrast, are the server's.
+type Annotation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Plain text.
+	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// Sorted.
+	Tags          []string `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Annotation) Reset() {
+	*x = Annotation{}
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Annotation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Annotation) ProtoMessage() {}
+
+func (x *Annotation) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Annotation.ProtoReflect.Descriptor instead.
+func (*Annotation) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Annotation) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Annotation) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 // SweepDeleted removes a sweep that has ended from the state. Its events stay in the ledger; its checkpoints, logs and
 // reports are deleted.
 type SweepDeleted struct {
@@ -1782,7 +1914,7 @@ type SweepDeleted struct {
 
 func (x *SweepDeleted) Reset() {
 	*x = SweepDeleted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1926,7 @@ func (x *SweepDeleted) String() string {
 func (*SweepDeleted) ProtoMessage() {}
 
 func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1939,7 @@ func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepDeleted.ProtoReflect.Descriptor instead.
 func (*SweepDeleted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SweepDeleted) GetSweep() string {
@@ -1835,7 +1967,7 @@ type SoupPublished struct {
 
 func (x *SoupPublished) Reset() {
 	*x = SoupPublished{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1979,7 @@ func (x *SoupPublished) String() string {
 func (*SoupPublished) ProtoMessage() {}
 
 func (x *SoupPublished) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1992,7 @@ func (x *SoupPublished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPublished.ProtoReflect.Descriptor instead.
 func (*SoupPublished) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SoupPublished) GetSweep() string {
@@ -1888,7 +2020,7 @@ type SoupDropped struct {
 
 func (x *SoupDropped) Reset() {
 	*x = SoupDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2032,7 @@ func (x *SoupDropped) String() string {
 func (*SoupDropped) ProtoMessage() {}
 
 func (x *SoupDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2045,7 @@ func (x *SoupDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupDropped.ProtoReflect.Descriptor instead.
 func (*SoupDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SoupDropped) GetSweep() string {
@@ -1945,7 +2077,7 @@ type TunerAsked struct {
 
 func (x *TunerAsked) Reset() {
 	*x = TunerAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2089,7 @@ func (x *TunerAsked) String() string {
 func (*TunerAsked) ProtoMessage() {}
 
 func (x *TunerAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2102,7 @@ func (x *TunerAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAsked.ProtoReflect.Descriptor instead.
 func (*TunerAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TunerAsked) GetSweep() string {
@@ -2016,7 +2148,7 @@ type TunerStatus struct {
 
 func (x *TunerStatus) Reset() {
 	*x = TunerStatus{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2160,7 @@ func (x *TunerStatus) String() string {
 func (*TunerStatus) ProtoMessage() {}
 
 func (x *TunerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2173,7 @@ func (x *TunerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerStatus.ProtoReflect.Descriptor instead.
 func (*TunerStatus) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TunerStatus) GetWaiting() bool {
@@ -2080,7 +2212,7 @@ type TunerAnswered struct {
 
 func (x *TunerAnswered) Reset() {
 	*x = TunerAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2224,7 @@ func (x *TunerAnswered) String() string {
 func (*TunerAnswered) ProtoMessage() {}
 
 func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2237,7 @@ func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAnswered.ProtoReflect.Descriptor instead.
 func (*TunerAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TunerAnswered) GetSweep() string {
@@ -2157,7 +2289,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2301,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2314,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -2250,7 +2382,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2394,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2407,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -2325,7 +2457,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2469,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2482,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -2391,7 +2523,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2535,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2548,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -2475,7 +2607,7 @@ type TrialRetried struct {
 
 func (x *TrialRetried) Reset() {
 	*x = TrialRetried{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2619,7 @@ func (x *TrialRetried) String() string {
 func (*TrialRetried) ProtoMessage() {}
 
 func (x *TrialRetried) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2632,7 @@ func (x *TrialRetried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRetried.ProtoReflect.Descriptor instead.
 func (*TrialRetried) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TrialRetried) GetSweep() string {
@@ -2547,7 +2679,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2691,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2704,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -2630,7 +2762,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2774,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2787,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -2699,7 +2831,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2843,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2856,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2767,7 +2899,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2911,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2924,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2830,7 +2962,7 @@ type ShardStored struct {
 
 func (x *ShardStored) Reset() {
 	*x = ShardStored{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2974,7 @@ func (x *ShardStored) String() string {
 func (*ShardStored) ProtoMessage() {}
 
 func (x *ShardStored) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2987,7 @@ func (x *ShardStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStored.ProtoReflect.Descriptor instead.
 func (*ShardStored) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ShardStored) GetSweep() string {
@@ -2898,7 +3030,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3042,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3055,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2971,7 +3103,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3115,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3128,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -3079,7 +3211,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3223,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3236,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -3157,7 +3289,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3301,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3314,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -3240,7 +3372,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3384,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3397,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -3328,7 +3460,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3472,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3485,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -3396,7 +3528,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3540,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3553,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -3515,7 +3647,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3659,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3672,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3578,7 +3710,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3722,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3735,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3656,7 +3788,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3800,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3813,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3733,7 +3865,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3877,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3890,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3811,7 +3943,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +3955,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +3968,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3888,7 +4020,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +4032,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +4045,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3974,7 +4106,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4118,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4131,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -4096,7 +4228,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4240,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4253,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -4143,7 +4275,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4155,7 +4287,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4300,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -4204,7 +4336,7 @@ type NodeFaulted struct {
 
 func (x *NodeFaulted) Reset() {
 	*x = NodeFaulted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4348,7 @@ func (x *NodeFaulted) String() string {
 func (*NodeFaulted) ProtoMessage() {}
 
 func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4361,7 @@ func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFaulted.ProtoReflect.Descriptor instead.
 func (*NodeFaulted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NodeFaulted) GetNode() string {
@@ -4264,7 +4396,7 @@ type NodeCleared struct {
 
 func (x *NodeCleared) Reset() {
 	*x = NodeCleared{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4408,7 @@ func (x *NodeCleared) String() string {
 func (*NodeCleared) ProtoMessage() {}
 
 func (x *NodeCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4421,7 @@ func (x *NodeCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCleared.ProtoReflect.Descriptor instead.
 func (*NodeCleared) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeCleared) GetNode() string {
@@ -4353,7 +4485,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4497,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4510,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -4418,7 +4550,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4562,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4575,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Note) GetSweep() string {
@@ -4501,7 +4633,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4645,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4658,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -4567,7 +4699,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +4711,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +4724,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4620,7 +4752,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4764,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4777,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4701,7 +4833,7 @@ type SweepAnswered struct {
 
 func (x *SweepAnswered) Reset() {
 	*x = SweepAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4713,7 +4845,7 @@ func (x *SweepAnswered) String() string {
 func (*SweepAnswered) ProtoMessage() {}
 
 func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4726,7 +4858,7 @@ func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
 func (*SweepAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SweepAnswered) GetSweep() string {
@@ -4758,7 +4890,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +4902,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +4915,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4827,7 +4959,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +4971,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +4984,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4895,7 +5027,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4907,7 +5039,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[51]
+	mi := &file_outbid_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4920,7 +5052,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -5012,7 +5144,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5156,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[52]
+	mi := &file_outbid_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5169,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -5142,7 +5274,7 @@ type SavedShard struct {
 
 func (x *SavedShard) Reset() {
 	*x = SavedShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5154,7 +5286,7 @@ func (x *SavedShard) String() string {
 func (*SavedShard) ProtoMessage() {}
 
 func (x *SavedShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[53]
+	mi := &file_outbid_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5167,7 +5299,7 @@ func (x *SavedShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedShard.ProtoReflect.Descriptor instead.
 func (*SavedShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SavedShard) GetStep() int64 {
@@ -5198,7 +5330,7 @@ type CheckpointShard struct {
 
 func (x *CheckpointShard) Reset() {
 	*x = CheckpointShard{}
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5210,7 +5342,7 @@ func (x *CheckpointShard) String() string {
 func (*CheckpointShard) ProtoMessage() {}
 
 func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[54]
+	mi := &file_outbid_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5223,7 +5355,7 @@ func (x *CheckpointShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointShard.ProtoReflect.Descriptor instead.
 func (*CheckpointShard) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CheckpointShard) GetRank() int32 {
@@ -5276,7 +5408,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[55]
+	mi := &file_outbid_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5420,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[55]
+	mi := &file_outbid_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5433,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -5378,7 +5510,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[56]
+	mi := &file_outbid_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5390,7 +5522,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[56]
+	mi := &file_outbid_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5403,7 +5535,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -5455,7 +5587,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[57]
+	mi := &file_outbid_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5599,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[57]
+	mi := &file_outbid_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5612,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -5517,7 +5649,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
 	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x92\x16\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xd8\x16\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -5574,7 +5706,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeCleared\x12>\n" +
 	"\rtrial_retried\x18* \x01(\v2\x17.outbid.v1.TrialRetriedH\x00R\ftrialRetried\x12;\n" +
 	"\fshard_stored\x18+ \x01(\v2\x16.outbid.v1.ShardStoredH\x00R\vshardStored\x12T\n" +
-	"\x15device_prices_changed\x18, \x01(\v2\x1e.outbid.v1.DevicePricesChangedH\x00R\x13devicePricesChangedB\x06\n" +
+	"\x15device_prices_changed\x18, \x01(\v2\x1e.outbid.v1.DevicePricesChangedH\x00R\x13devicePricesChanged\x12D\n" +
+	"\x0fsweep_annotated\x18- \x01(\v2\x19.outbid.v1.SweepAnnotatedH\x00R\x0esweepAnnotatedB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -5600,7 +5733,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\rSweepExtended\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
-	"\x05actor\x18\x03 \x01(\tR\x05actor\":\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"s\n" +
+	"\x0eSweepAnnotated\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x125\n" +
+	"\n" +
+	"annotation\x18\x02 \x01(\v2\x15.outbid.v1.AnnotationR\n" +
+	"annotation\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"B\n" +
+	"\n" +
+	"Annotation\x12 \n" +
+	"\vdescription\x18\x01 \x01(\tR\vdescription\x12\x12\n" +
+	"\x04tags\x18\x02 \x03(\tR\x04tags\":\n" +
 	"\fSweepDeleted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\"J\n" +
@@ -5997,7 +6140,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -6016,169 +6159,173 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*SweepSubmitted)(nil),        // 14: outbid.v1.SweepSubmitted
 	(*SweepChanged)(nil),          // 15: outbid.v1.SweepChanged
 	(*SweepExtended)(nil),         // 16: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 17: outbid.v1.SweepDeleted
-	(*SoupPublished)(nil),         // 18: outbid.v1.SoupPublished
-	(*SoupDropped)(nil),           // 19: outbid.v1.SoupDropped
-	(*TunerAsked)(nil),            // 20: outbid.v1.TunerAsked
-	(*TunerStatus)(nil),           // 21: outbid.v1.TunerStatus
-	(*TunerAnswered)(nil),         // 22: outbid.v1.TunerAnswered
-	(*TrialCreated)(nil),          // 23: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 24: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 25: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 26: outbid.v1.TrialEnded
-	(*TrialRetried)(nil),          // 27: outbid.v1.TrialRetried
-	(*TrialCloned)(nil),           // 28: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 29: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 30: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 31: outbid.v1.CheckpointSaved
-	(*ShardStored)(nil),           // 32: outbid.v1.ShardStored
-	(*CheckpointDropped)(nil),     // 33: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 34: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 35: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 36: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 37: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 38: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 39: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 40: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 41: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 42: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 43: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 44: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 45: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 46: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 47: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 48: outbid.v1.NodeChanged
-	(*NodeFaulted)(nil),           // 49: outbid.v1.NodeFaulted
-	(*NodeCleared)(nil),           // 50: outbid.v1.NodeCleared
-	(*UplinkSeen)(nil),            // 51: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 52: outbid.v1.Note
-	(*TrialAsked)(nil),            // 53: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 54: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 55: outbid.v1.RoundDecided
-	(*SweepAnswered)(nil),         // 56: outbid.v1.SweepAnswered
-	(*OrchestratorStarted)(nil),   // 57: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 58: outbid.v1.PolicySettings
-	(*Report)(nil),                // 59: outbid.v1.Report
-	(*Checkpoint)(nil),            // 60: outbid.v1.Checkpoint
-	(*SavedShard)(nil),            // 61: outbid.v1.SavedShard
-	(*CheckpointShard)(nil),       // 62: outbid.v1.CheckpointShard
-	(*Soup)(nil),                  // 63: outbid.v1.Soup
-	(*SoupPart)(nil),              // 64: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 65: outbid.v1.OuterState
-	nil,                           // 66: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 67: outbid.v1.Report.MetricsEntry
-	nil,                           // 68: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 70: outbid.v1.Tenant
-	(*DevicePrices)(nil),          // 71: outbid.v1.DevicePrices
-	(*SweepSpec)(nil),             // 72: outbid.v1.SweepSpec
-	(*Memory)(nil),                // 73: outbid.v1.Memory
-	(*Fairness)(nil),              // 74: outbid.v1.Fairness
-	(*Outlook)(nil),               // 75: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 76: outbid.v1.NodeInfo
-	(*NodeFault)(nil),             // 77: outbid.v1.NodeFault
-	(*Auction)(nil),               // 78: outbid.v1.Auction
-	(*Prices)(nil),                // 79: outbid.v1.Prices
-	(*Admission)(nil),             // 80: outbid.v1.Admission
+	(*SweepAnnotated)(nil),        // 17: outbid.v1.SweepAnnotated
+	(*Annotation)(nil),            // 18: outbid.v1.Annotation
+	(*SweepDeleted)(nil),          // 19: outbid.v1.SweepDeleted
+	(*SoupPublished)(nil),         // 20: outbid.v1.SoupPublished
+	(*SoupDropped)(nil),           // 21: outbid.v1.SoupDropped
+	(*TunerAsked)(nil),            // 22: outbid.v1.TunerAsked
+	(*TunerStatus)(nil),           // 23: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 24: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 25: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 26: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 27: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 28: outbid.v1.TrialEnded
+	(*TrialRetried)(nil),          // 29: outbid.v1.TrialRetried
+	(*TrialCloned)(nil),           // 30: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 31: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 32: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 33: outbid.v1.CheckpointSaved
+	(*ShardStored)(nil),           // 34: outbid.v1.ShardStored
+	(*CheckpointDropped)(nil),     // 35: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 36: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 37: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 38: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 39: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 40: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 41: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 42: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 43: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 44: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 45: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 46: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 47: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 48: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 49: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 50: outbid.v1.NodeChanged
+	(*NodeFaulted)(nil),           // 51: outbid.v1.NodeFaulted
+	(*NodeCleared)(nil),           // 52: outbid.v1.NodeCleared
+	(*UplinkSeen)(nil),            // 53: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 54: outbid.v1.Note
+	(*TrialAsked)(nil),            // 55: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 56: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 57: outbid.v1.RoundDecided
+	(*SweepAnswered)(nil),         // 58: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 59: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 60: outbid.v1.PolicySettings
+	(*Report)(nil),                // 61: outbid.v1.Report
+	(*Checkpoint)(nil),            // 62: outbid.v1.Checkpoint
+	(*SavedShard)(nil),            // 63: outbid.v1.SavedShard
+	(*CheckpointShard)(nil),       // 64: outbid.v1.CheckpointShard
+	(*Soup)(nil),                  // 65: outbid.v1.Soup
+	(*SoupPart)(nil),              // 66: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 67: outbid.v1.OuterState
+	nil,                           // 68: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 69: outbid.v1.Report.MetricsEntry
+	nil,                           // 70: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 71: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 72: outbid.v1.Tenant
+	(*DevicePrices)(nil),          // 73: outbid.v1.DevicePrices
+	(*SweepSpec)(nil),             // 74: outbid.v1.SweepSpec
+	(*Memory)(nil),                // 75: outbid.v1.Memory
+	(*Fairness)(nil),              // 76: outbid.v1.Fairness
+	(*Outlook)(nil),               // 77: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 78: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 79: outbid.v1.NodeFault
+	(*Auction)(nil),               // 80: outbid.v1.Auction
+	(*Prices)(nil),                // 81: outbid.v1.Prices
+	(*Admission)(nil),             // 82: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	69, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	71, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	14, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	15, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
 	16, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	20, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	23, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	24, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	25, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	26, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	28, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	29, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	30, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	31, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	33, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	34, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	43, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	44, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	45, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	46, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	47, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	48, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	51, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	52, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	53, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	55, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	57, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	41, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	42, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	17, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	35, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	36, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	37, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	22, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	54, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	39, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	22, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	25, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	26, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	27, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	28, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	30, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	31, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	32, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	33, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	35, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	36, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	45, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	46, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	47, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	48, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	49, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	50, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	53, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	54, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	55, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	57, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	59, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	43, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	44, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	19, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	37, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	38, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	39, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	24, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	56, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	41, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
-	18, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
-	19, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	56, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
-	49, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
-	50, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
-	27, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
-	32, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
+	20, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
+	21, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
+	58, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	51, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
+	52, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
+	29, // 43: outbid.v1.Event.trial_retried:type_name -> outbid.v1.TrialRetried
+	34, // 44: outbid.v1.Event.shard_stored:type_name -> outbid.v1.ShardStored
 	13, // 45: outbid.v1.Event.device_prices_changed:type_name -> outbid.v1.DevicePricesChanged
-	70, // 46: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	71, // 47: outbid.v1.DevicePricesChanged.prices:type_name -> outbid.v1.DevicePrices
-	72, // 48: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	21, // 49: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	73, // 50: outbid.v1.SweepSubmitted.memory:type_name -> outbid.v1.Memory
-	5,  // 51: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	74, // 52: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	72, // 53: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	63, // 54: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	75, // 55: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	21, // 56: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 57: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	59, // 58: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	60, // 59: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	61, // 60: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
-	69, // 61: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	40, // 62: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	60, // 63: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	69, // 64: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	60, // 65: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	38, // 66: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 67: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 68: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	60, // 69: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 70: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	69, // 71: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 72: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 73: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	69, // 74: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
-	76, // 75: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 76: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	77, // 77: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
-	4,  // 78: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	78, // 79: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	79, // 80: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	80, // 81: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	58, // 82: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	66, // 83: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	67, // 84: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	69, // 85: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	68, // 86: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	69, // 87: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	65, // 88: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	62, // 89: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
-	69, // 90: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	64, // 91: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	17, // 46: outbid.v1.Event.sweep_annotated:type_name -> outbid.v1.SweepAnnotated
+	72, // 47: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	73, // 48: outbid.v1.DevicePricesChanged.prices:type_name -> outbid.v1.DevicePrices
+	74, // 49: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	23, // 50: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	75, // 51: outbid.v1.SweepSubmitted.memory:type_name -> outbid.v1.Memory
+	5,  // 52: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	76, // 53: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	74, // 54: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	18, // 55: outbid.v1.SweepAnnotated.annotation:type_name -> outbid.v1.Annotation
+	65, // 56: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	77, // 57: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	23, // 58: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 59: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	61, // 60: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	62, // 61: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	63, // 62: outbid.v1.ShardStored.saved:type_name -> outbid.v1.SavedShard
+	71, // 63: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	42, // 64: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	62, // 65: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	71, // 66: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	62, // 67: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	40, // 68: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 69: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 70: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	62, // 71: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 72: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	71, // 73: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 74: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 75: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	71, // 76: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	78, // 77: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 78: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	79, // 79: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 80: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	80, // 81: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	81, // 82: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	82, // 83: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	60, // 84: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	68, // 85: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	69, // 86: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	71, // 87: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	70, // 88: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	71, // 89: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	67, // 90: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	64, // 91: outbid.v1.SavedShard.shard:type_name -> outbid.v1.CheckpointShard
+	71, // 92: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	66, // 93: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	94, // [94:94] is the sub-list for method output_type
+	94, // [94:94] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -6237,20 +6384,21 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_TrialRetried)(nil),
 		(*Event_ShardStored)(nil),
 		(*Event_DevicePricesChanged)(nil),
+		(*Event_SweepAnnotated)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[38].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[44].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[52].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[55].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[56].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[40].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[46].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[54].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[57].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

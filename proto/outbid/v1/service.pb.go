@@ -746,7 +746,9 @@ type Sweep struct {
 	// The currency of the prices; may be empty.
 	Currency string `protobuf:"bytes,19,opt,name=currency,proto3" json:"currency,omitempty"`
 	// The earlier sweeps that its sampler started from, without their points.
-	Memory        []*RememberedSweep `protobuf:"bytes,20,rep,name=memory,proto3" json:"memory,omitempty"`
+	Memory []*RememberedSweep `protobuf:"bytes,20,rep,name=memory,proto3" json:"memory,omitempty"`
+	// Its description and its tags; absent for none.
+	Annotation    *Annotation `protobuf:"bytes,21,opt,name=annotation,proto3" json:"annotation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -921,7 +923,14 @@ func (x *Sweep) GetMemory() []*RememberedSweep {
 	return nil
 }
 
-// SweepNote is one line for the user.
+func (x *Sweep) GetAnnotation() *Annotation {
+	if x != nil {
+		return x.Annotation
+	}
+	return nil
+}
+
+// SweepNote is one line of the server for the user.
 type SweepNote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -3156,6 +3165,122 @@ func (x *ControlSweepRequest) GetCommand() SweepCommand {
 	return SweepCommand_SWEEP_COMMAND_UNSPECIFIED
 }
 
+// AnnotateSweepRequest is the request of AnnotateSweep. Only what it sets changes.
+type AnnotateSweepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Plain text, at most 2,000 bytes; "" removes it.
+	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// A sweep has at most 20 tags of at most 64 bytes.
+	AddTags       []string `protobuf:"bytes,3,rep,name=add_tags,json=addTags,proto3" json:"add_tags,omitempty"`
+	RemoveTags    []string `protobuf:"bytes,4,rep,name=remove_tags,json=removeTags,proto3" json:"remove_tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnotateSweepRequest) Reset() {
+	*x = AnnotateSweepRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnotateSweepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnotateSweepRequest) ProtoMessage() {}
+
+func (x *AnnotateSweepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnotateSweepRequest.ProtoReflect.Descriptor instead.
+func (*AnnotateSweepRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *AnnotateSweepRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *AnnotateSweepRequest) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *AnnotateSweepRequest) GetAddTags() []string {
+	if x != nil {
+		return x.AddTags
+	}
+	return nil
+}
+
+func (x *AnnotateSweepRequest) GetRemoveTags() []string {
+	if x != nil {
+		return x.RemoveTags
+	}
+	return nil
+}
+
+// AnnotateSweepResponse is the response of AnnotateSweep.
+type AnnotateSweepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnotateSweepResponse) Reset() {
+	*x = AnnotateSweepResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnotateSweepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnotateSweepResponse) ProtoMessage() {}
+
+func (x *AnnotateSweepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnotateSweepResponse.ProtoReflect.Descriptor instead.
+func (*AnnotateSweepResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *AnnotateSweepResponse) GetSweep() *Sweep {
+	if x != nil {
+		return x.Sweep
+	}
+	return nil
+}
+
 // DeleteSweepRequest is the request of DeleteSweep.
 type DeleteSweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3168,7 +3293,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3305,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3318,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -3222,7 +3347,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3359,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3372,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -3274,7 +3399,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3411,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3424,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -3323,7 +3448,7 @@ type ControlTrialRequest struct {
 
 func (x *ControlTrialRequest) Reset() {
 	*x = ControlTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3460,7 @@ func (x *ControlTrialRequest) String() string {
 func (*ControlTrialRequest) ProtoMessage() {}
 
 func (x *ControlTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3473,7 @@ func (x *ControlTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlTrialRequest.ProtoReflect.Descriptor instead.
 func (*ControlTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ControlTrialRequest) GetSweep() string {
@@ -3389,7 +3514,7 @@ type ControlTrialResponse struct {
 
 func (x *ControlTrialResponse) Reset() {
 	*x = ControlTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3526,7 @@ func (x *ControlTrialResponse) String() string {
 func (*ControlTrialResponse) ProtoMessage() {}
 
 func (x *ControlTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3539,7 @@ func (x *ControlTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlTrialResponse.ProtoReflect.Descriptor instead.
 func (*ControlTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ControlTrialResponse) GetTrial() *Trial {
@@ -3446,7 +3571,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +3583,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +3596,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -3535,7 +3660,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3672,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3685,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -3591,7 +3716,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3728,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3741,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -3658,7 +3783,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3795,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3808,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -3735,7 +3860,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3872,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3885,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -3807,7 +3932,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3944,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3957,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -3845,7 +3970,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3982,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +3995,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3893,7 +4018,7 @@ type ControlNodeRequest struct {
 
 func (x *ControlNodeRequest) Reset() {
 	*x = ControlNodeRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +4030,7 @@ func (x *ControlNodeRequest) String() string {
 func (*ControlNodeRequest) ProtoMessage() {}
 
 func (x *ControlNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +4043,7 @@ func (x *ControlNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlNodeRequest.ProtoReflect.Descriptor instead.
 func (*ControlNodeRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ControlNodeRequest) GetNode() string {
@@ -3952,7 +4077,7 @@ type ControlNodeResponse struct {
 
 func (x *ControlNodeResponse) Reset() {
 	*x = ControlNodeResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4089,7 @@ func (x *ControlNodeResponse) String() string {
 func (*ControlNodeResponse) ProtoMessage() {}
 
 func (x *ControlNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4102,7 @@ func (x *ControlNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlNodeResponse.ProtoReflect.Descriptor instead.
 func (*ControlNodeResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ControlNodeResponse) GetNode() *Node {
@@ -4003,7 +4128,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4140,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4153,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -4084,7 +4209,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4221,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4234,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -4136,7 +4261,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4148,7 +4273,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4161,7 +4286,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -4182,7 +4307,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4319,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4332,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -4234,7 +4359,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4371,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4384,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -4308,7 +4433,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4445,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4458,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -4363,7 +4488,7 @@ type PutSoupRequest struct {
 
 func (x *PutSoupRequest) Reset() {
 	*x = PutSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4375,7 +4500,7 @@ func (x *PutSoupRequest) String() string {
 func (*PutSoupRequest) ProtoMessage() {}
 
 func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4388,7 +4513,7 @@ func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
 func (*PutSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PutSoupRequest) GetSweep() string {
@@ -4422,7 +4547,7 @@ type PutSoupResponse struct {
 
 func (x *PutSoupResponse) Reset() {
 	*x = PutSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4559,7 @@ func (x *PutSoupResponse) String() string {
 func (*PutSoupResponse) ProtoMessage() {}
 
 func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4572,7 @@ func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
 func (*PutSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PutSoupResponse) GetSoup() *Soup {
@@ -4469,7 +4594,7 @@ type GetSoupRequest struct {
 
 func (x *GetSoupRequest) Reset() {
 	*x = GetSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4606,7 @@ func (x *GetSoupRequest) String() string {
 func (*GetSoupRequest) ProtoMessage() {}
 
 func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4619,7 @@ func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
 func (*GetSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetSoupRequest) GetSweep() string {
@@ -4522,7 +4647,7 @@ type GetSoupResponse struct {
 
 func (x *GetSoupResponse) Reset() {
 	*x = GetSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +4659,7 @@ func (x *GetSoupResponse) String() string {
 func (*GetSoupResponse) ProtoMessage() {}
 
 func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4672,7 @@ func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
 func (*GetSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetSoupResponse) GetSoup() *Soup {
@@ -4575,7 +4700,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4587,7 +4712,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4600,7 +4725,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -4632,7 +4757,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +4769,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4782,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -4698,7 +4823,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4835,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4848,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -4780,7 +4905,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +4917,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +4930,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -4833,7 +4958,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +4970,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4858,7 +4983,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -4878,7 +5003,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4890,7 +5015,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4903,7 +5028,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -4924,7 +5049,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5061,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5074,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetServerInfoRequest) GetThorough() bool {
@@ -4972,6 +5097,8 @@ type GetServerInfoResponse struct {
 	Checks    []*Check               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
 	// All options of the policy, including defaults.
 	PolicyOptions map[string]string `protobuf:"bytes,9,rep,name=policy_options,json=policyOptions,proto3" json:"policy_options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The policies that SimulateLedger can simulate.
+	SimulatedPolicies []string `protobuf:"bytes,10,rep,name=simulated_policies,json=simulatedPolicies,proto3" json:"simulated_policies,omitempty"`
 	// The caller.
 	Caller        *Caller `protobuf:"bytes,70,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4980,7 +5107,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5119,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5132,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -5071,6 +5198,13 @@ func (x *GetServerInfoResponse) GetPolicyOptions() map[string]string {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetSimulatedPolicies() []string {
+	if x != nil {
+		return x.SimulatedPolicies
+	}
+	return nil
+}
+
 func (x *GetServerInfoResponse) GetCaller() *Caller {
 	if x != nil {
 		return x.Caller
@@ -5095,7 +5229,7 @@ type Caller struct {
 
 func (x *Caller) Reset() {
 	*x = Caller{}
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5241,7 @@ func (x *Caller) String() string {
 func (*Caller) ProtoMessage() {}
 
 func (x *Caller) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5254,7 @@ func (x *Caller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caller.ProtoReflect.Descriptor instead.
 func (*Caller) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Caller) GetName() string {
@@ -5165,7 +5299,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5177,7 +5311,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5190,7 +5324,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Check) GetName() string {
@@ -5221,6 +5355,406 @@ func (x *Check) GetFix() string {
 	return ""
 }
 
+// SimulateLedgerRequest is the request of SimulateLedger.
+type SimulateLedgerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most four other policies; GetServerInfo returns their names.
+	Policies []string `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	// Only sweeps that were submitted from since on and before until; absent for no such limit.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// The sweep to simulate with another weight under the policy that it had; empty for none.
+	Sweep string `protobuf:"bytes,4,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Its weight in that simulation.
+	Weight        float64 `protobuf:"fixed64,5,opt,name=weight,proto3" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulateLedgerRequest) Reset() {
+	*x = SimulateLedgerRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulateLedgerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulateLedgerRequest) ProtoMessage() {}
+
+func (x *SimulateLedgerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulateLedgerRequest.ProtoReflect.Descriptor instead.
+func (*SimulateLedgerRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *SimulateLedgerRequest) GetPolicies() []string {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *SimulateLedgerRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *SimulateLedgerRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *SimulateLedgerRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SimulateLedgerRequest) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+// SimulateLedgerResponse is a piece of the answer of SimulateLedger.
+type SimulateLedgerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*SimulateLedgerResponse_Progress
+	//	*SimulateLedgerResponse_Run
+	Piece         isSimulateLedgerResponse_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulateLedgerResponse) Reset() {
+	*x = SimulateLedgerResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulateLedgerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulateLedgerResponse) ProtoMessage() {}
+
+func (x *SimulateLedgerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulateLedgerResponse.ProtoReflect.Descriptor instead.
+func (*SimulateLedgerResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *SimulateLedgerResponse) GetPiece() isSimulateLedgerResponse_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *SimulateLedgerResponse) GetProgress() *SimulationProgress {
+	if x != nil {
+		if x, ok := x.Piece.(*SimulateLedgerResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *SimulateLedgerResponse) GetRun() *SimulatedRun {
+	if x != nil {
+		if x, ok := x.Piece.(*SimulateLedgerResponse_Run); ok {
+			return x.Run
+		}
+	}
+	return nil
+}
+
+type isSimulateLedgerResponse_Piece interface {
+	isSimulateLedgerResponse_Piece()
+}
+
+type SimulateLedgerResponse_Progress struct {
+	Progress *SimulationProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type SimulateLedgerResponse_Run struct {
+	// The first run is what happened.
+	Run *SimulatedRun `protobuf:"bytes,2,opt,name=run,proto3,oneof"`
+}
+
+func (*SimulateLedgerResponse_Progress) isSimulateLedgerResponse_Piece() {}
+
+func (*SimulateLedgerResponse_Run) isSimulateLedgerResponse_Piece() {}
+
+// SimulationProgress says what SimulateLedger does now.
+type SimulationProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It waits until the simulation of another caller has ended.
+	Waiting bool `protobuf:"varint,1,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// The policy that is simulated; empty while the ledger is read.
+	Policy string `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The sweeps that have ended in this simulation, and their total.
+	Ended         int32 `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	Sweeps        int32 `protobuf:"varint,4,opt,name=sweeps,proto3" json:"sweeps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulationProgress) Reset() {
+	*x = SimulationProgress{}
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulationProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulationProgress) ProtoMessage() {}
+
+func (x *SimulationProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulationProgress.ProtoReflect.Descriptor instead.
+func (*SimulationProgress) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *SimulationProgress) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
+}
+
+func (x *SimulationProgress) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *SimulationProgress) GetEnded() int32 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *SimulationProgress) GetSweeps() int32 {
+	if x != nil {
+		return x.Sweeps
+	}
+	return 0
+}
+
+// SimulatedRun is how sweeps fared in a simulation, or in the ledger.
+type SimulatedRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for what happened.
+	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The weight of the sweep that has another; 0 if none has.
+	Weight float64 `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	// In the order of their submissions.
+	Sweeps []*SimulatedSweep `protobuf:"bytes,3,rep,name=sweeps,proto3" json:"sweeps,omitempty"`
+	// In what happened: how the simulations differ from it.
+	Assumptions   []string `protobuf:"bytes,4,rep,name=assumptions,proto3" json:"assumptions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulatedRun) Reset() {
+	*x = SimulatedRun{}
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulatedRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulatedRun) ProtoMessage() {}
+
+func (x *SimulatedRun) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulatedRun.ProtoReflect.Descriptor instead.
+func (*SimulatedRun) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *SimulatedRun) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *SimulatedRun) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *SimulatedRun) GetSweeps() []*SimulatedSweep {
+	if x != nil {
+		return x.Sweeps
+	}
+	return nil
+}
+
+func (x *SimulatedRun) GetAssumptions() []string {
+	if x != nil {
+		return x.Assumptions
+	}
+	return nil
+}
+
+// SimulatedSweep is how a sweep fared.
+type SimulatedSweep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty if it belongs to another tenant, or was deleted.
+	Sweep     string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Submitted *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	// Seconds from its submission to its end; absent if it did not end.
+	Seconds *float64 `protobuf:"fixed64,3,opt,name=seconds,proto3,oneof" json:"seconds,omitempty"`
+	// Its finish-time fairness; absent if unknown.
+	Rho *float64 `protobuf:"fixed64,4,opt,name=rho,proto3,oneof" json:"rho,omitempty"`
+	// Device-seconds that its trials held.
+	DeviceSeconds float64 `protobuf:"fixed64,5,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
+	// No trial of it has shown its speed, so that a simulation only guesses.
+	UnknownSpeed  bool `protobuf:"varint,6,opt,name=unknown_speed,json=unknownSpeed,proto3" json:"unknown_speed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulatedSweep) Reset() {
+	*x = SimulatedSweep{}
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulatedSweep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulatedSweep) ProtoMessage() {}
+
+func (x *SimulatedSweep) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulatedSweep.ProtoReflect.Descriptor instead.
+func (*SimulatedSweep) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *SimulatedSweep) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SimulatedSweep) GetSubmitted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Submitted
+	}
+	return nil
+}
+
+func (x *SimulatedSweep) GetSeconds() float64 {
+	if x != nil && x.Seconds != nil {
+		return *x.Seconds
+	}
+	return 0
+}
+
+func (x *SimulatedSweep) GetRho() float64 {
+	if x != nil && x.Rho != nil {
+		return *x.Rho
+	}
+	return 0
+}
+
+func (x *SimulatedSweep) GetDeviceSeconds() float64 {
+	if x != nil {
+		return x.DeviceSeconds
+	}
+	return 0
+}
+
+func (x *SimulatedSweep) GetUnknownSpeed() bool {
+	if x != nil {
+		return x.UnknownSpeed
+	}
+	return false
+}
+
 // ForecastCurvesRequest is the request of ForecastCurves.
 type ForecastCurvesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5233,7 +5767,7 @@ type ForecastCurvesRequest struct {
 
 func (x *ForecastCurvesRequest) Reset() {
 	*x = ForecastCurvesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5245,7 +5779,7 @@ func (x *ForecastCurvesRequest) String() string {
 func (*ForecastCurvesRequest) ProtoMessage() {}
 
 func (x *ForecastCurvesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5258,7 +5792,7 @@ func (x *ForecastCurvesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastCurvesRequest.ProtoReflect.Descriptor instead.
 func (*ForecastCurvesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ForecastCurvesRequest) GetSweep() string {
@@ -5291,7 +5825,7 @@ type ForecastCurvesResponse struct {
 
 func (x *ForecastCurvesResponse) Reset() {
 	*x = ForecastCurvesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5837,7 @@ func (x *ForecastCurvesResponse) String() string {
 func (*ForecastCurvesResponse) ProtoMessage() {}
 
 func (x *ForecastCurvesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5850,7 @@ func (x *ForecastCurvesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastCurvesResponse.ProtoReflect.Descriptor instead.
 func (*ForecastCurvesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ForecastCurvesResponse) GetForecasts() []*CurveForecast {
@@ -5352,7 +5886,7 @@ type CurveForecast struct {
 
 func (x *CurveForecast) Reset() {
 	*x = CurveForecast{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5364,7 +5898,7 @@ func (x *CurveForecast) String() string {
 func (*CurveForecast) ProtoMessage() {}
 
 func (x *CurveForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5377,7 +5911,7 @@ func (x *CurveForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurveForecast.ProtoReflect.Descriptor instead.
 func (*CurveForecast) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CurveForecast) GetTrial() int32 {
@@ -5408,7 +5942,7 @@ type ForecastPoint struct {
 
 func (x *ForecastPoint) Reset() {
 	*x = ForecastPoint{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5420,7 +5954,7 @@ func (x *ForecastPoint) String() string {
 func (*ForecastPoint) ProtoMessage() {}
 
 func (x *ForecastPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5433,7 +5967,7 @@ func (x *ForecastPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastPoint.ProtoReflect.Descriptor instead.
 func (*ForecastPoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ForecastPoint) GetStep() int64 {
@@ -5481,7 +6015,7 @@ type ExplainSweepRequest struct {
 
 func (x *ExplainSweepRequest) Reset() {
 	*x = ExplainSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5493,7 +6027,7 @@ func (x *ExplainSweepRequest) String() string {
 func (*ExplainSweepRequest) ProtoMessage() {}
 
 func (x *ExplainSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[77]
+	mi := &file_outbid_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5506,7 +6040,7 @@ func (x *ExplainSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExplainSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ExplainSweepRequest) GetSweep() string {
@@ -5556,7 +6090,7 @@ type ExplainSweepResponse struct {
 
 func (x *ExplainSweepResponse) Reset() {
 	*x = ExplainSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +6102,7 @@ func (x *ExplainSweepResponse) String() string {
 func (*ExplainSweepResponse) ProtoMessage() {}
 
 func (x *ExplainSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[78]
+	mi := &file_outbid_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +6115,7 @@ func (x *ExplainSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExplainSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ExplainSweepResponse) GetCause() string {
@@ -5633,7 +6167,7 @@ type SimulatedOutcome struct {
 
 func (x *SimulatedOutcome) Reset() {
 	*x = SimulatedOutcome{}
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5645,7 +6179,7 @@ func (x *SimulatedOutcome) String() string {
 func (*SimulatedOutcome) ProtoMessage() {}
 
 func (x *SimulatedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[79]
+	mi := &file_outbid_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5658,7 +6192,7 @@ func (x *SimulatedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SimulatedOutcome.ProtoReflect.Descriptor instead.
 func (*SimulatedOutcome) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SimulatedOutcome) GetPolicy() string {
@@ -5693,7 +6227,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5705,7 +6239,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[80]
+	mi := &file_outbid_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5718,7 +6252,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -5738,7 +6272,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5750,7 +6284,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[81]
+	mi := &file_outbid_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5763,7 +6297,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -5788,7 +6322,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +6334,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[82]
+	mi := &file_outbid_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +6347,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -5847,7 +6381,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[83]
+	mi := &file_outbid_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5859,7 +6393,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[83]
+	mi := &file_outbid_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5872,7 +6406,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -5900,7 +6434,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[84]
+	mi := &file_outbid_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5912,7 +6446,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[84]
+	mi := &file_outbid_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5925,7 +6459,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -5996,7 +6530,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[85]
+	mi := &file_outbid_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6008,7 +6542,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[85]
+	mi := &file_outbid_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6021,7 +6555,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Decision) GetKind() string {
@@ -6086,7 +6620,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[86]
+	mi := &file_outbid_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6098,7 +6632,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[86]
+	mi := &file_outbid_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6111,7 +6645,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -6139,7 +6673,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[87]
+	mi := &file_outbid_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6685,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[87]
+	mi := &file_outbid_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6698,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -6195,7 +6729,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[88]
+	mi := &file_outbid_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6207,7 +6741,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[88]
+	mi := &file_outbid_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6220,7 +6754,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -6261,7 +6795,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[89]
+	mi := &file_outbid_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6273,7 +6807,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[89]
+	mi := &file_outbid_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6286,7 +6820,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -6334,7 +6868,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[90]
+	mi := &file_outbid_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6346,7 +6880,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[90]
+	mi := &file_outbid_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6359,7 +6893,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -6378,7 +6912,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[91]
+	mi := &file_outbid_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6924,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[91]
+	mi := &file_outbid_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6937,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 // ListAuditRequest is the request of ListAudit.
@@ -6429,7 +6963,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[92]
+	mi := &file_outbid_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6441,7 +6975,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[92]
+	mi := &file_outbid_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6454,7 +6988,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -6520,7 +7054,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[93]
+	mi := &file_outbid_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6532,7 +7066,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[93]
+	mi := &file_outbid_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6545,7 +7079,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -6583,7 +7117,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_outbid_v1_service_proto_msgTypes[94]
+	mi := &file_outbid_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6595,7 +7129,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[94]
+	mi := &file_outbid_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6608,7 +7142,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AuditRecord) GetSeq() uint64 {
@@ -6652,7 +7186,7 @@ type APIToken struct {
 
 func (x *APIToken) Reset() {
 	*x = APIToken{}
-	mi := &file_outbid_v1_service_proto_msgTypes[95]
+	mi := &file_outbid_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6664,7 +7198,7 @@ func (x *APIToken) String() string {
 func (*APIToken) ProtoMessage() {}
 
 func (x *APIToken) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[95]
+	mi := &file_outbid_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6677,7 +7211,7 @@ func (x *APIToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
 func (*APIToken) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *APIToken) GetTenant() string {
@@ -6754,7 +7288,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[96]
+	mi := &file_outbid_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6766,7 +7300,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[96]
+	mi := &file_outbid_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6779,7 +7313,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CreateTokenRequest) GetTenant() string {
@@ -6828,7 +7362,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[97]
+	mi := &file_outbid_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6840,7 +7374,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[97]
+	mi := &file_outbid_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6853,7 +7387,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -6881,7 +7415,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[98]
+	mi := &file_outbid_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +7427,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[98]
+	mi := &file_outbid_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +7440,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListTokensRequest) GetTenant() string {
@@ -6927,7 +7461,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[99]
+	mi := &file_outbid_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6939,7 +7473,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[99]
+	mi := &file_outbid_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6952,7 +7486,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListTokensResponse) GetTokens() []*APIToken {
@@ -6978,7 +7512,7 @@ type RotateTokenRequest struct {
 
 func (x *RotateTokenRequest) Reset() {
 	*x = RotateTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[100]
+	mi := &file_outbid_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6990,7 +7524,7 @@ func (x *RotateTokenRequest) String() string {
 func (*RotateTokenRequest) ProtoMessage() {}
 
 func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[100]
+	mi := &file_outbid_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7003,7 +7537,7 @@ func (x *RotateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateTokenRequest.ProtoReflect.Descriptor instead.
 func (*RotateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *RotateTokenRequest) GetTenant() string {
@@ -7045,7 +7579,7 @@ type RotateTokenResponse struct {
 
 func (x *RotateTokenResponse) Reset() {
 	*x = RotateTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[101]
+	mi := &file_outbid_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7591,7 @@ func (x *RotateTokenResponse) String() string {
 func (*RotateTokenResponse) ProtoMessage() {}
 
 func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[101]
+	mi := &file_outbid_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7604,7 @@ func (x *RotateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateTokenResponse.ProtoReflect.Descriptor instead.
 func (*RotateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *RotateTokenResponse) GetToken() string {
@@ -7099,7 +7633,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[102]
+	mi := &file_outbid_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7111,7 +7645,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[102]
+	mi := &file_outbid_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7124,7 +7658,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *RevokeTokenRequest) GetTenant() string {
@@ -7150,7 +7684,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[103]
+	mi := &file_outbid_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7162,7 +7696,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[103]
+	mi := &file_outbid_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7175,7 +7709,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -7205,7 +7739,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x10GetPricesRequest\"V\n" +
 	"\x11GetPricesResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12)\n" +
-	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\x8d\x06\n" +
+	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\xc4\x06\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -7227,7 +7761,10 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\tadmission\x18\x10 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\x12\x17\n" +
 	"\x04cost\x18\x12 \x01(\x01H\x00R\x04cost\x88\x01\x01\x12\x1a\n" +
 	"\bcurrency\x18\x13 \x01(\tR\bcurrency\x122\n" +
-	"\x06memory\x18\x14 \x03(\v2\x1a.outbid.v1.RememberedSweepR\x06memoryB\a\n" +
+	"\x06memory\x18\x14 \x03(\v2\x1a.outbid.v1.RememberedSweepR\x06memory\x125\n" +
+	"\n" +
+	"annotation\x18\x15 \x01(\v2\x15.outbid.v1.AnnotationR\n" +
+	"annotationB\a\n" +
 	"\x05_cost\"\x8a\x01\n" +
 	"\tSweepNote\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
@@ -7425,7 +7962,16 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\areports\x18\x03 \x03(\v2\x16.outbid.v1.TrialReportR\areports\"^\n" +
 	"\x13ControlSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x121\n" +
-	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\"@\n" +
+	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\"\x9f\x01\n" +
+	"\x14AnnotateSweepRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12%\n" +
+	"\vdescription\x18\x02 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x19\n" +
+	"\badd_tags\x18\x03 \x03(\tR\aaddTags\x12\x1f\n" +
+	"\vremove_tags\x18\x04 \x03(\tR\n" +
+	"removeTagsB\x0e\n" +
+	"\f_description\"?\n" +
+	"\x15AnnotateSweepResponse\x12&\n" +
+	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"@\n" +
 	"\x12DeleteSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\"a\n" +
@@ -7547,7 +8093,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x12ReadLedgerResponse\x12&\n" +
 	"\x05batch\x18\x01 \x01(\v2\x10.outbid.v1.BatchR\x05batch\"2\n" +
 	"\x14GetServerInfoRequest\x12\x1a\n" +
-	"\bthorough\x182 \x01(\bR\bthorough\"\xd3\x03\n" +
+	"\bthorough\x182 \x01(\bR\bthorough\"\x82\x04\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04nats\x18\x02 \x01(\tR\x04nats\x12\x14\n" +
@@ -7558,7 +8104,9 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astarted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
 	"\x06leader\x18\a \x01(\bR\x06leader\x12(\n" +
 	"\x06checks\x18\b \x03(\v2\x10.outbid.v1.CheckR\x06checks\x12Z\n" +
-	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x12)\n" +
+	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x12-\n" +
+	"\x12simulated_policies\x18\n" +
+	" \x03(\tR\x11simulatedPolicies\x12)\n" +
 	"\x06caller\x18F \x01(\v2\x11.outbid.v1.CallerR\x06caller\x1a@\n" +
 	"\x12PolicyOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -7572,7 +8120,37 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
-	"\x03fix\x18\x04 \x01(\tR\x03fix\"E\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\"\xc5\x01\n" +
+	"\x15SimulateLedgerRequest\x12\x1a\n" +
+	"\bpolicies\x18\x01 \x03(\tR\bpolicies\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x14\n" +
+	"\x05sweep\x18\x04 \x01(\tR\x05sweep\x12\x16\n" +
+	"\x06weight\x18\x05 \x01(\x01R\x06weight\"\x8b\x01\n" +
+	"\x16SimulateLedgerResponse\x12;\n" +
+	"\bprogress\x18\x01 \x01(\v2\x1d.outbid.v1.SimulationProgressH\x00R\bprogress\x12+\n" +
+	"\x03run\x18\x02 \x01(\v2\x17.outbid.v1.SimulatedRunH\x00R\x03runB\a\n" +
+	"\x05piece\"t\n" +
+	"\x12SimulationProgress\x12\x18\n" +
+	"\awaiting\x18\x01 \x01(\bR\awaiting\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\x05R\x05ended\x12\x16\n" +
+	"\x06sweeps\x18\x04 \x01(\x05R\x06sweeps\"\x93\x01\n" +
+	"\fSimulatedRun\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\x121\n" +
+	"\x06sweeps\x18\x03 \x03(\v2\x19.outbid.v1.SimulatedSweepR\x06sweeps\x12 \n" +
+	"\vassumptions\x18\x04 \x03(\tR\vassumptions\"\xf6\x01\n" +
+	"\x0eSimulatedSweep\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x128\n" +
+	"\tsubmitted\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x12\x1d\n" +
+	"\aseconds\x18\x03 \x01(\x01H\x00R\aseconds\x88\x01\x01\x12\x15\n" +
+	"\x03rho\x18\x04 \x01(\x01H\x01R\x03rho\x88\x01\x01\x12%\n" +
+	"\x0edevice_seconds\x18\x05 \x01(\x01R\rdeviceSeconds\x12#\n" +
+	"\runknown_speed\x18\x06 \x01(\bR\funknownSpeedB\n" +
+	"\n" +
+	"\b_secondsB\x06\n" +
+	"\x04_rho\"E\n" +
 	"\x15ForecastCurvesRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06trials\x18\x02 \x03(\x05R\x06trials\"\x82\x01\n" +
@@ -7722,7 +8300,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x13NODE_COMMAND_CORDON\x10\x01\x12\x16\n" +
 	"\x12NODE_COMMAND_DRAIN\x10\x02\x12\x19\n" +
 	"\x15NODE_COMMAND_UNCORDON\x10\x03\x12\x16\n" +
-	"\x12NODE_COMMAND_EVICT\x10\x042\x96\x1c\n" +
+	"\x12NODE_COMMAND_EVICT\x10\x042\xc3\x1d\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -7738,7 +8316,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\vReadColumns\x12\x1d.outbid.v1.ReadColumnsRequest\x1a\x1e.outbid.v1.ReadColumnsResponse0\x01\x12O\n" +
 	"\fControlSweep\x12\x1e.outbid.v1.ControlSweepRequest\x1a\x1f.outbid.v1.ControlSweepResponse\x12O\n" +
 	"\fControlTrial\x12\x1e.outbid.v1.ControlTrialRequest\x1a\x1f.outbid.v1.ControlTrialResponse\x12L\n" +
-	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12L\n" +
+	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12R\n" +
+	"\rAnnotateSweep\x12\x1f.outbid.v1.AnnotateSweepRequest\x1a .outbid.v1.AnnotateSweepResponse\x12L\n" +
 	"\vDeleteSweep\x12\x1d.outbid.v1.DeleteSweepRequest\x1a\x1e.outbid.v1.DeleteSweepResponse\x12K\n" +
 	"\n" +
 	"StreamLogs\x12\x1c.outbid.v1.StreamLogsRequest\x1a\x1d.outbid.v1.StreamLogsResponse0\x01\x12F\n" +
@@ -7753,7 +8332,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12O\n" +
 	"\fExplainSweep\x12\x1e.outbid.v1.ExplainSweepRequest\x1a\x1f.outbid.v1.ExplainSweepResponse\x12U\n" +
-	"\x0eForecastCurves\x12 .outbid.v1.ForecastCurvesRequest\x1a!.outbid.v1.ForecastCurvesResponse\x12C\n" +
+	"\x0eForecastCurves\x12 .outbid.v1.ForecastCurvesRequest\x1a!.outbid.v1.ForecastCurvesResponse\x12W\n" +
+	"\x0eSimulateLedger\x12 .outbid.v1.SimulateLedgerRequest\x1a!.outbid.v1.SimulateLedgerResponse0\x01\x12C\n" +
 	"\bGetRound\x12\x1a.outbid.v1.GetRoundRequest\x1a\x1b.outbid.v1.GetRoundResponse\x12I\n" +
 	"\n" +
 	"ListRounds\x12\x1c.outbid.v1.ListRoundsRequest\x1a\x1d.outbid.v1.ListRoundsResponse\x12U\n" +
@@ -7793,7 +8373,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(TrialColumnKind)(0),           // 0: outbid.v1.TrialColumnKind
 	(SweepCommand)(0),              // 1: outbid.v1.SweepCommand
@@ -7838,325 +8418,345 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*TrialColumn)(nil),            // 40: outbid.v1.TrialColumn
 	(*WatchSweepResponse)(nil),     // 41: outbid.v1.WatchSweepResponse
 	(*ControlSweepRequest)(nil),    // 42: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 43: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 44: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 45: outbid.v1.ControlSweepResponse
-	(*ControlTrialRequest)(nil),    // 46: outbid.v1.ControlTrialRequest
-	(*ControlTrialResponse)(nil),   // 47: outbid.v1.ControlTrialResponse
-	(*ExtendSweepRequest)(nil),     // 48: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 49: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 50: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 51: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 52: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 53: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 54: outbid.v1.ListNodesResponse
-	(*ControlNodeRequest)(nil),     // 55: outbid.v1.ControlNodeRequest
-	(*ControlNodeResponse)(nil),    // 56: outbid.v1.ControlNodeResponse
-	(*Node)(nil),                   // 57: outbid.v1.Node
-	(*DeviceUse)(nil),              // 58: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 59: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 60: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 61: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 62: outbid.v1.GetCheckpointResponse
-	(*PutSoupRequest)(nil),         // 63: outbid.v1.PutSoupRequest
-	(*PutSoupResponse)(nil),        // 64: outbid.v1.PutSoupResponse
-	(*GetSoupRequest)(nil),         // 65: outbid.v1.GetSoupRequest
-	(*GetSoupResponse)(nil),        // 66: outbid.v1.GetSoupResponse
-	(*AskTrialRequest)(nil),        // 67: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 68: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 69: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 70: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 71: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 72: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 73: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 74: outbid.v1.GetServerInfoResponse
-	(*Caller)(nil),                 // 75: outbid.v1.Caller
-	(*Check)(nil),                  // 76: outbid.v1.Check
-	(*ForecastCurvesRequest)(nil),  // 77: outbid.v1.ForecastCurvesRequest
-	(*ForecastCurvesResponse)(nil), // 78: outbid.v1.ForecastCurvesResponse
-	(*CurveForecast)(nil),          // 79: outbid.v1.CurveForecast
-	(*ForecastPoint)(nil),          // 80: outbid.v1.ForecastPoint
-	(*ExplainSweepRequest)(nil),    // 81: outbid.v1.ExplainSweepRequest
-	(*ExplainSweepResponse)(nil),   // 82: outbid.v1.ExplainSweepResponse
-	(*SimulatedOutcome)(nil),       // 83: outbid.v1.SimulatedOutcome
-	(*GetRoundRequest)(nil),        // 84: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 85: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 86: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 87: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 88: outbid.v1.Round
-	(*Decision)(nil),               // 89: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 90: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 91: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 92: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 93: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 94: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 95: outbid.v1.RemoveWorkerResponse
-	(*ListAuditRequest)(nil),       // 96: outbid.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 97: outbid.v1.ListAuditResponse
-	(*AuditRecord)(nil),            // 98: outbid.v1.AuditRecord
-	(*APIToken)(nil),               // 99: outbid.v1.APIToken
-	(*CreateTokenRequest)(nil),     // 100: outbid.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 101: outbid.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 102: outbid.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 103: outbid.v1.ListTokensResponse
-	(*RotateTokenRequest)(nil),     // 104: outbid.v1.RotateTokenRequest
-	(*RotateTokenResponse)(nil),    // 105: outbid.v1.RotateTokenResponse
-	(*RevokeTokenRequest)(nil),     // 106: outbid.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 107: outbid.v1.RevokeTokenResponse
-	nil,                            // 108: outbid.v1.Trial.AttributesEntry
-	nil,                            // 109: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 110: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 111: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 112: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 113: outbid.v1.SweepSpec
-	(SweepState)(0),                // 114: outbid.v1.SweepState
-	(*Outlook)(nil),                // 115: outbid.v1.Outlook
-	(*Fairness)(nil),               // 116: outbid.v1.Fairness
-	(*Soup)(nil),                   // 117: outbid.v1.Soup
-	(*Admission)(nil),              // 118: outbid.v1.Admission
-	(*RememberedSweep)(nil),        // 119: outbid.v1.RememberedSweep
-	(TrialState)(0),                // 120: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 121: google.protobuf.Struct
-	(*Report)(nil),                 // 122: outbid.v1.Report
-	(*Checkpoint)(nil),             // 123: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 124: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 125: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 126: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 127: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 128: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 129: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 130: outbid.v1.Batch
-	(*Auction)(nil),                // 131: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 132: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 133: google.protobuf.Duration
-	(*Parameter)(nil),              // 134: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 135: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 136: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 137: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 138: outbid.v1.RemoveTenantRequest
-	(*GetUsageRequest)(nil),        // 139: outbid.v1.GetUsageRequest
-	(*CheckAccessRequest)(nil),     // 140: outbid.v1.CheckAccessRequest
-	(*RunRetentionRequest)(nil),    // 141: outbid.v1.RunRetentionRequest
-	(*SetTenantResponse)(nil),      // 142: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 143: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 144: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 145: outbid.v1.RemoveTenantResponse
-	(*GetUsageResponse)(nil),       // 146: outbid.v1.GetUsageResponse
-	(*CheckAccessResponse)(nil),    // 147: outbid.v1.CheckAccessResponse
-	(*RunRetentionResponse)(nil),   // 148: outbid.v1.RunRetentionResponse
+	(*AnnotateSweepRequest)(nil),   // 43: outbid.v1.AnnotateSweepRequest
+	(*AnnotateSweepResponse)(nil),  // 44: outbid.v1.AnnotateSweepResponse
+	(*DeleteSweepRequest)(nil),     // 45: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 46: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 47: outbid.v1.ControlSweepResponse
+	(*ControlTrialRequest)(nil),    // 48: outbid.v1.ControlTrialRequest
+	(*ControlTrialResponse)(nil),   // 49: outbid.v1.ControlTrialResponse
+	(*ExtendSweepRequest)(nil),     // 50: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 51: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 52: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 53: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 54: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 55: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 56: outbid.v1.ListNodesResponse
+	(*ControlNodeRequest)(nil),     // 57: outbid.v1.ControlNodeRequest
+	(*ControlNodeResponse)(nil),    // 58: outbid.v1.ControlNodeResponse
+	(*Node)(nil),                   // 59: outbid.v1.Node
+	(*DeviceUse)(nil),              // 60: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 61: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 62: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 63: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 64: outbid.v1.GetCheckpointResponse
+	(*PutSoupRequest)(nil),         // 65: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 66: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 67: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 68: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 69: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 70: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 71: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 72: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 73: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 74: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 75: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 76: outbid.v1.GetServerInfoResponse
+	(*Caller)(nil),                 // 77: outbid.v1.Caller
+	(*Check)(nil),                  // 78: outbid.v1.Check
+	(*SimulateLedgerRequest)(nil),  // 79: outbid.v1.SimulateLedgerRequest
+	(*SimulateLedgerResponse)(nil), // 80: outbid.v1.SimulateLedgerResponse
+	(*SimulationProgress)(nil),     // 81: outbid.v1.SimulationProgress
+	(*SimulatedRun)(nil),           // 82: outbid.v1.SimulatedRun
+	(*SimulatedSweep)(nil),         // 83: outbid.v1.SimulatedSweep
+	(*ForecastCurvesRequest)(nil),  // 84: outbid.v1.ForecastCurvesRequest
+	(*ForecastCurvesResponse)(nil), // 85: outbid.v1.ForecastCurvesResponse
+	(*CurveForecast)(nil),          // 86: outbid.v1.CurveForecast
+	(*ForecastPoint)(nil),          // 87: outbid.v1.ForecastPoint
+	(*ExplainSweepRequest)(nil),    // 88: outbid.v1.ExplainSweepRequest
+	(*ExplainSweepResponse)(nil),   // 89: outbid.v1.ExplainSweepResponse
+	(*SimulatedOutcome)(nil),       // 90: outbid.v1.SimulatedOutcome
+	(*GetRoundRequest)(nil),        // 91: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 92: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 93: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 94: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 95: outbid.v1.Round
+	(*Decision)(nil),               // 96: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 97: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 98: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 99: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 100: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 101: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 102: outbid.v1.RemoveWorkerResponse
+	(*ListAuditRequest)(nil),       // 103: outbid.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 104: outbid.v1.ListAuditResponse
+	(*AuditRecord)(nil),            // 105: outbid.v1.AuditRecord
+	(*APIToken)(nil),               // 106: outbid.v1.APIToken
+	(*CreateTokenRequest)(nil),     // 107: outbid.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 108: outbid.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 109: outbid.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 110: outbid.v1.ListTokensResponse
+	(*RotateTokenRequest)(nil),     // 111: outbid.v1.RotateTokenRequest
+	(*RotateTokenResponse)(nil),    // 112: outbid.v1.RotateTokenResponse
+	(*RevokeTokenRequest)(nil),     // 113: outbid.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 114: outbid.v1.RevokeTokenResponse
+	nil,                            // 115: outbid.v1.Trial.AttributesEntry
+	nil,                            // 116: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 117: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 118: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 119: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 120: outbid.v1.SweepSpec
+	(SweepState)(0),                // 121: outbid.v1.SweepState
+	(*Outlook)(nil),                // 122: outbid.v1.Outlook
+	(*Fairness)(nil),               // 123: outbid.v1.Fairness
+	(*Soup)(nil),                   // 124: outbid.v1.Soup
+	(*Admission)(nil),              // 125: outbid.v1.Admission
+	(*RememberedSweep)(nil),        // 126: outbid.v1.RememberedSweep
+	(*Annotation)(nil),             // 127: outbid.v1.Annotation
+	(TrialState)(0),                // 128: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 129: google.protobuf.Struct
+	(*Report)(nil),                 // 130: outbid.v1.Report
+	(*Checkpoint)(nil),             // 131: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 132: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 133: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 134: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 135: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 136: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 137: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 138: outbid.v1.Batch
+	(*Auction)(nil),                // 139: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 140: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 141: google.protobuf.Duration
+	(*Parameter)(nil),              // 142: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 143: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 144: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 145: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 146: outbid.v1.RemoveTenantRequest
+	(*GetUsageRequest)(nil),        // 147: outbid.v1.GetUsageRequest
+	(*CheckAccessRequest)(nil),     // 148: outbid.v1.CheckAccessRequest
+	(*RunRetentionRequest)(nil),    // 149: outbid.v1.RunRetentionRequest
+	(*SetTenantResponse)(nil),      // 150: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 151: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 152: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 153: outbid.v1.RemoveTenantResponse
+	(*GetUsageResponse)(nil),       // 154: outbid.v1.GetUsageResponse
+	(*CheckAccessResponse)(nil),    // 155: outbid.v1.CheckAccessResponse
+	(*RunRetentionResponse)(nil),   // 156: outbid.v1.RunRetentionResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	111, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	118, // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
 	4,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
 	4,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	112, // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	113, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	114, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	111, // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	111, // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	119, // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	120, // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	121, // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	118, // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	118, // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	15,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	16,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	14,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	115, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	116, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	117, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	118, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	119, // 15: outbid.v1.Sweep.memory:type_name -> outbid.v1.RememberedSweep
-	111, // 16: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	120, // 17: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	121, // 18: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	122, // 19: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	111, // 20: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	111, // 21: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	123, // 22: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	20,  // 23: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	17,  // 24: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	19,  // 25: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	108, // 26: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	111, // 27: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	111, // 28: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	18,  // 29: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	21,  // 30: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	111, // 31: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	111, // 32: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	18,  // 33: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	124, // 34: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	21,  // 35: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	111, // 36: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	111, // 37: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	113, // 38: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	13,  // 39: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	113, // 40: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	115, // 41: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	121, // 42: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	13,  // 43: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	13,  // 44: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	16,  // 45: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	16,  // 46: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	36,  // 47: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	122, // 48: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	13,  // 49: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
-	40,  // 50: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
-	0,   // 51: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
-	13,  // 52: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	16,  // 53: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	36,  // 54: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	1,   // 55: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	111, // 56: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	13,  // 57: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	2,   // 58: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
-	16,  // 59: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
-	109, // 60: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	125, // 61: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	13,  // 62: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	50,  // 63: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	111, // 64: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	57,  // 65: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	3,   // 66: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
-	57,  // 67: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
-	126, // 68: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	127, // 69: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	111, // 70: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	58,  // 71: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	128, // 72: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	129, // 73: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	123, // 74: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	117, // 75: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	117, // 76: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	117, // 77: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	16,  // 78: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	122, // 79: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	16,  // 80: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	130, // 81: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	111, // 82: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	76,  // 83: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	110, // 84: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	75,  // 85: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	79,  // 86: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
-	80,  // 87: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
-	83,  // 88: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
-	88,  // 89: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	88,  // 90: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	111, // 91: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	131, // 92: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	89,  // 93: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	132, // 94: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	111, // 95: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	133, // 96: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	111, // 97: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	111, // 98: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	111, // 99: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	98,  // 100: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
-	121, // 101: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
-	111, // 102: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
-	111, // 103: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
-	111, // 104: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
-	133, // 105: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
-	99,  // 106: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
-	99,  // 107: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
-	133, // 108: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
-	133, // 109: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
-	99,  // 110: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
-	134, // 111: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 112: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 113: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 114: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 115: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 116: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 117: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 118: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 119: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 120: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 121: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	46,  // 122: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	48,  // 123: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 124: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	51,  // 125: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	53,  // 126: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	55,  // 127: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	59,  // 128: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	61,  // 129: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	63,  // 130: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	65,  // 131: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	67,  // 132: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	69,  // 133: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	71,  // 134: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	81,  // 135: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
-	77,  // 136: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
-	84,  // 137: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	86,  // 138: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	90,  // 139: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	92,  // 140: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	94,  // 141: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	135, // 142: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	136, // 143: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	137, // 144: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	138, // 145: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 146: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 147: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 148: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 149: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	100, // 150: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
-	102, // 151: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
-	104, // 152: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
-	106, // 153: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
-	96,  // 154: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
-	139, // 155: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
-	140, // 156: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
-	141, // 157: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
-	73,  // 158: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 159: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 160: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 161: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 162: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 163: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 164: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 165: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 166: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 167: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	45,  // 168: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	47,  // 169: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	49,  // 170: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 171: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	52,  // 172: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	54,  // 173: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	56,  // 174: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	60,  // 175: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	62,  // 176: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	64,  // 177: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	66,  // 178: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	68,  // 179: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	70,  // 180: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	72,  // 181: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	82,  // 182: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	78,  // 183: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
-	85,  // 184: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	87,  // 185: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	91,  // 186: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	93,  // 187: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	95,  // 188: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	142, // 189: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	143, // 190: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	144, // 191: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	145, // 192: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 193: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 194: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 195: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 196: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	101, // 197: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
-	103, // 198: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
-	105, // 199: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
-	107, // 200: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
-	97,  // 201: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
-	146, // 202: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
-	147, // 203: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
-	148, // 204: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
-	74,  // 205: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	159, // [159:206] is the sub-list for method output_type
-	112, // [112:159] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	122, // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	123, // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	124, // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	125, // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	126, // 15: outbid.v1.Sweep.memory:type_name -> outbid.v1.RememberedSweep
+	127, // 16: outbid.v1.Sweep.annotation:type_name -> outbid.v1.Annotation
+	118, // 17: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	128, // 18: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	129, // 19: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	130, // 20: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	118, // 21: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	118, // 22: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	131, // 23: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	20,  // 24: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	17,  // 25: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	19,  // 26: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	115, // 27: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	118, // 28: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	118, // 29: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	18,  // 30: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	21,  // 31: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	118, // 32: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	118, // 33: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	18,  // 34: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	132, // 35: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	21,  // 36: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	118, // 37: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	118, // 38: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	120, // 39: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	13,  // 40: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	120, // 41: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	122, // 42: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	129, // 43: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	13,  // 44: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	13,  // 45: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	16,  // 46: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	16,  // 47: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	36,  // 48: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	130, // 49: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	13,  // 50: outbid.v1.ReadColumnsResponse.sweep:type_name -> outbid.v1.Sweep
+	40,  // 51: outbid.v1.ReadColumnsResponse.columns:type_name -> outbid.v1.TrialColumn
+	0,   // 52: outbid.v1.TrialColumn.kind:type_name -> outbid.v1.TrialColumnKind
+	13,  // 53: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	16,  // 54: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	36,  // 55: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	1,   // 56: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	13,  // 57: outbid.v1.AnnotateSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	118, // 58: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	13,  // 59: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	2,   // 60: outbid.v1.ControlTrialRequest.command:type_name -> outbid.v1.TrialCommand
+	16,  // 61: outbid.v1.ControlTrialResponse.trial:type_name -> outbid.v1.Trial
+	116, // 62: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	133, // 63: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	13,  // 64: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	52,  // 65: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	118, // 66: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	59,  // 67: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	3,   // 68: outbid.v1.ControlNodeRequest.command:type_name -> outbid.v1.NodeCommand
+	59,  // 69: outbid.v1.ControlNodeResponse.node:type_name -> outbid.v1.Node
+	134, // 70: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	135, // 71: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	118, // 72: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	60,  // 73: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	136, // 74: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	137, // 75: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	131, // 76: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	124, // 77: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	124, // 78: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	124, // 79: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	16,  // 80: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	130, // 81: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	16,  // 82: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	138, // 83: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	118, // 84: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	78,  // 85: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	117, // 86: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	77,  // 87: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	118, // 88: outbid.v1.SimulateLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	118, // 89: outbid.v1.SimulateLedgerRequest.until:type_name -> google.protobuf.Timestamp
+	81,  // 90: outbid.v1.SimulateLedgerResponse.progress:type_name -> outbid.v1.SimulationProgress
+	82,  // 91: outbid.v1.SimulateLedgerResponse.run:type_name -> outbid.v1.SimulatedRun
+	83,  // 92: outbid.v1.SimulatedRun.sweeps:type_name -> outbid.v1.SimulatedSweep
+	118, // 93: outbid.v1.SimulatedSweep.submitted:type_name -> google.protobuf.Timestamp
+	86,  // 94: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
+	87,  // 95: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
+	90,  // 96: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
+	95,  // 97: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	95,  // 98: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	118, // 99: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	139, // 100: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	96,  // 101: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	140, // 102: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	118, // 103: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	141, // 104: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	118, // 105: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	118, // 106: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	118, // 107: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	105, // 108: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
+	129, // 109: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
+	118, // 110: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
+	118, // 111: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
+	118, // 112: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
+	141, // 113: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
+	106, // 114: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
+	106, // 115: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
+	141, // 116: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
+	141, // 117: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
+	106, // 118: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
+	142, // 119: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 120: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 121: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 122: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 123: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 124: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 125: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 126: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 127: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 128: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 129: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	48,  // 130: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	50,  // 131: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 132: outbid.v1.OutbidService.AnnotateSweep:input_type -> outbid.v1.AnnotateSweepRequest
+	45,  // 133: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	53,  // 134: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	55,  // 135: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	57,  // 136: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	61,  // 137: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	63,  // 138: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	65,  // 139: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	67,  // 140: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	69,  // 141: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	71,  // 142: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	73,  // 143: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	88,  // 144: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	84,  // 145: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
+	79,  // 146: outbid.v1.OutbidService.SimulateLedger:input_type -> outbid.v1.SimulateLedgerRequest
+	91,  // 147: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	93,  // 148: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	97,  // 149: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	99,  // 150: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	101, // 151: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	143, // 152: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	144, // 153: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	145, // 154: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	146, // 155: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 156: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 157: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 158: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 159: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	107, // 160: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
+	109, // 161: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
+	111, // 162: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
+	113, // 163: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
+	103, // 164: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
+	147, // 165: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
+	148, // 166: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
+	149, // 167: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
+	75,  // 168: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 169: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 170: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 171: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 172: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 173: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 174: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 175: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 176: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 177: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	47,  // 178: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	49,  // 179: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	51,  // 180: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 181: outbid.v1.OutbidService.AnnotateSweep:output_type -> outbid.v1.AnnotateSweepResponse
+	46,  // 182: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	54,  // 183: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	56,  // 184: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	58,  // 185: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	62,  // 186: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	64,  // 187: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	66,  // 188: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	68,  // 189: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	70,  // 190: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	72,  // 191: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	74,  // 192: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	89,  // 193: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	85,  // 194: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
+	80,  // 195: outbid.v1.OutbidService.SimulateLedger:output_type -> outbid.v1.SimulateLedgerResponse
+	92,  // 196: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	94,  // 197: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	98,  // 198: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	100, // 199: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	102, // 200: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	150, // 201: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	151, // 202: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	152, // 203: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	153, // 204: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 205: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 206: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 207: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 208: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	108, // 209: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
+	110, // 210: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
+	112, // 211: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
+	114, // 212: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
+	104, // 213: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	154, // 214: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
+	155, // 215: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
+	156, // 216: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
+	76,  // 217: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	169, // [169:218] is the sub-list for method output_type
+	120, // [120:169] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -8179,17 +8779,23 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[47].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[57].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[77].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[39].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[46].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[49].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[59].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[76].OneofWrappers = []any{
+		(*SimulateLedgerResponse_Progress)(nil),
+		(*SimulateLedgerResponse_Run)(nil),
+	}
+	file_outbid_v1_service_proto_msgTypes[79].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   107,
+			NumMessages:   114,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const (
 	OutbidService_ControlSweep_FullMethodName   = "/outbid.v1.OutbidService/ControlSweep"
 	OutbidService_ControlTrial_FullMethodName   = "/outbid.v1.OutbidService/ControlTrial"
 	OutbidService_ExtendSweep_FullMethodName    = "/outbid.v1.OutbidService/ExtendSweep"
+	OutbidService_AnnotateSweep_FullMethodName  = "/outbid.v1.OutbidService/AnnotateSweep"
 	OutbidService_DeleteSweep_FullMethodName    = "/outbid.v1.OutbidService/DeleteSweep"
 	OutbidService_StreamLogs_FullMethodName     = "/outbid.v1.OutbidService/StreamLogs"
 	OutbidService_ListNodes_FullMethodName      = "/outbid.v1.OutbidService/ListNodes"
@@ -46,6 +47,7 @@ const (
 	OutbidService_ReadLedger_FullMethodName     = "/outbid.v1.OutbidService/ReadLedger"
 	OutbidService_ExplainSweep_FullMethodName   = "/outbid.v1.OutbidService/ExplainSweep"
 	OutbidService_ForecastCurves_FullMethodName = "/outbid.v1.OutbidService/ForecastCurves"
+	OutbidService_SimulateLedger_FullMethodName = "/outbid.v1.OutbidService/SimulateLedger"
 	OutbidService_GetRound_FullMethodName       = "/outbid.v1.OutbidService/GetRound"
 	OutbidService_ListRounds_FullMethodName     = "/outbid.v1.OutbidService/ListRounds"
 	OutbidService_NewWorkerToken_FullMethodName = "/outbid.v1.OutbidService/NewWorkerToken"
@@ -100,6 +102,8 @@ type OutbidServiceClient interface {
 	ControlTrial(ctx context.Context, in *ControlTrialRequest, opts ...grpc.CallOption) (*ControlTrialResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(ctx context.Context, in *ExtendSweepRequest, opts ...grpc.CallOption) (*ExtendSweepResponse, error)
+	// AnnotateSweep changes the description and the tags of a sweep, which may have ended.
+	AnnotateSweep(ctx context.Context, in *AnnotateSweepRequest, opts ...grpc.CallOption) (*AnnotateSweepResponse, error)
 	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
 	// error.
 	DeleteSweep(ctx context.Context, in *DeleteSweepRequest, opts ...grpc.CallOption) (*DeleteSweepResponse, error)
@@ -128,6 +132,8 @@ type OutbidServiceClient interface {
 	ExplainSweep(ctx context.Context, in *ExplainSweepRequest, opts ...grpc.CallOption) (*ExplainSweepResponse, error)
 	// ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
 	ForecastCurves(ctx context.Context, in *ForecastCurvesRequest, opts ...grpc.CallOption) (*ForecastCurvesResponse, error)
+	// SimulateLedger repeats the sweeps of a period in a simulation, under the policy that they had and under others.
+	SimulateLedger(ctx context.Context, in *SimulateLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SimulateLedgerResponse], error)
 	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
@@ -330,6 +336,16 @@ func (c *outbidServiceClient) ExtendSweep(ctx context.Context, in *ExtendSweepRe
 	return out, nil
 }
 
+func (c *outbidServiceClient) AnnotateSweep(ctx context.Context, in *AnnotateSweepRequest, opts ...grpc.CallOption) (*AnnotateSweepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnnotateSweepResponse)
+	err := c.cc.Invoke(ctx, OutbidService_AnnotateSweep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) DeleteSweep(ctx context.Context, in *DeleteSweepRequest, opts ...grpc.CallOption) (*DeleteSweepResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteSweepResponse)
@@ -501,6 +517,25 @@ func (c *outbidServiceClient) ForecastCurves(ctx context.Context, in *ForecastCu
 	}
 	return out, nil
 }
+
+func (c *outbidServiceClient) SimulateLedger(ctx context.Context, in *SimulateLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SimulateLedgerResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[9], OutbidService_SimulateLedger_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SimulateLedgerRequest, SimulateLedgerResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_SimulateLedgerClient = grpc.ServerStreamingClient[SimulateLedgerResponse]
 
 func (c *outbidServiceClient) GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -752,6 +787,8 @@ type OutbidServiceServer interface {
 	ControlTrial(context.Context, *ControlTrialRequest) (*ControlTrialResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error)
+	// AnnotateSweep changes the description and the tags of a sweep, which may have ended.
+	AnnotateSweep(context.Context, *AnnotateSweepRequest) (*AnnotateSweepResponse, error)
 	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
 	// error.
 	DeleteSweep(context.Context, *DeleteSweepRequest) (*DeleteSweepResponse, error)
@@ -780,6 +817,8 @@ type OutbidServiceServer interface {
 	ExplainSweep(context.Context, *ExplainSweepRequest) (*ExplainSweepResponse, error)
 	// ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
 	ForecastCurves(context.Context, *ForecastCurvesRequest) (*ForecastCurvesResponse, error)
+	// SimulateLedger repeats the sweeps of a period in a simulation, under the policy that they had and under others.
+	SimulateLedger(*SimulateLedgerRequest, grpc.ServerStreamingServer[SimulateLedgerResponse]) error
 	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
@@ -871,6 +910,9 @@ func (UnimplementedOutbidServiceServer) ControlTrial(context.Context, *ControlTr
 func (UnimplementedOutbidServiceServer) ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExtendSweep not implemented")
 }
+func (UnimplementedOutbidServiceServer) AnnotateSweep(context.Context, *AnnotateSweepRequest) (*AnnotateSweepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnnotateSweep not implemented")
+}
 func (UnimplementedOutbidServiceServer) DeleteSweep(context.Context, *DeleteSweepRequest) (*DeleteSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSweep not implemented")
 }
@@ -909,6 +951,9 @@ func (UnimplementedOutbidServiceServer) ExplainSweep(context.Context, *ExplainSw
 }
 func (UnimplementedOutbidServiceServer) ForecastCurves(context.Context, *ForecastCurvesRequest) (*ForecastCurvesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForecastCurves not implemented")
+}
+func (UnimplementedOutbidServiceServer) SimulateLedger(*SimulateLedgerRequest, grpc.ServerStreamingServer[SimulateLedgerResponse]) error {
+	return status.Error(codes.Unimplemented, "method SimulateLedger not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRound not implemented")
@@ -1192,6 +1237,24 @@ func _OutbidService_ExtendSweep_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_AnnotateSweep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnnotateSweepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).AnnotateSweep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_AnnotateSweep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).AnnotateSweep(ctx, req.(*AnnotateSweepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_DeleteSweep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteSweepRequest)
 	if err := dec(in); err != nil {
@@ -1375,6 +1438,17 @@ func _OutbidService_ForecastCurves_Handler(srv interface{}, ctx context.Context,
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _OutbidService_SimulateLedger_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SimulateLedgerRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(OutbidServiceServer).SimulateLedger(m, &grpc.GenericServerStream[SimulateLedgerRequest, SimulateLedgerResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_SimulateLedgerServer = grpc.ServerStreamingServer[SimulateLedgerResponse]
 
 func _OutbidService_GetRound_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetRoundRequest)
@@ -1816,6 +1890,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _OutbidService_ExtendSweep_Handler,
 		},
 		{
+			MethodName: "AnnotateSweep",
+			Handler:    _OutbidService_AnnotateSweep_Handler,
+		},
+		{
 			MethodName: "DeleteSweep",
 			Handler:    _OutbidService_DeleteSweep_Handler,
 		},
@@ -1976,6 +2054,11 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ReadLedger",
 			Handler:       _OutbidService_ReadLedger_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "SimulateLedger",
+			Handler:       _OutbidService_SimulateLedger_Handler,
 			ServerStreams: true,
 		},
 	},

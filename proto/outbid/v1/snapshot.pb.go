@@ -653,7 +653,9 @@ type SweepRecord struct {
 	// The cost of its ended leases.
 	Cost float64 `protobuf:"fixed64,31,opt,name=cost,proto3" json:"cost,omitempty"`
 	// What its sampler starts from.
-	Memory        *Memory `protobuf:"bytes,32,opt,name=memory,proto3" json:"memory,omitempty"`
+	Memory *Memory `protobuf:"bytes,32,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Its description and its tags; absent for none.
+	Annotation    *Annotation `protobuf:"bytes,33,opt,name=annotation,proto3" json:"annotation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -908,6 +910,13 @@ func (x *SweepRecord) GetCost() float64 {
 func (x *SweepRecord) GetMemory() *Memory {
 	if x != nil {
 		return x.Memory
+	}
+	return nil
+}
+
+func (x *SweepRecord) GetAnnotation() *Annotation {
+	if x != nil {
+		return x.Annotation
 	}
 	return nil
 }
@@ -1920,7 +1929,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
 	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\x9f\t\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xd6\t\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1959,7 +1968,10 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06queued\x18\x1d \x03(\x05R\x06queued\x12#\n" +
 	"\rfailed_before\x18\x1e \x01(\x05R\ffailedBefore\x12\x12\n" +
 	"\x04cost\x18\x1f \x01(\x01R\x04cost\x12)\n" +
-	"\x06memory\x18  \x01(\v2\x11.outbid.v1.MemoryR\x06memory\"\xe3\x01\n" +
+	"\x06memory\x18  \x01(\v2\x11.outbid.v1.MemoryR\x06memory\x125\n" +
+	"\n" +
+	"annotation\x18! \x01(\v2\x15.outbid.v1.AnnotationR\n" +
+	"annotation\"\xe3\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\fR\bsnapshot\x12\x14\n" +
@@ -2108,18 +2120,19 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*Soup)(nil),                  // 35: outbid.v1.Soup
 	(*Admission)(nil),             // 36: outbid.v1.Admission
 	(*Memory)(nil),                // 37: outbid.v1.Memory
-	(*TunerStatus)(nil),           // 38: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 39: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 40: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 41: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 42: outbid.v1.ForkFailed
-	(TrialState)(0),               // 43: outbid.v1.TrialState
-	(ForkAgain)(0),                // 44: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 45: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 46: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 47: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 48: outbid.v1.LeasePlace
-	(*SavedShard)(nil),            // 49: outbid.v1.SavedShard
+	(*Annotation)(nil),            // 38: outbid.v1.Annotation
+	(*TunerStatus)(nil),           // 39: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 40: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 41: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 42: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 43: outbid.v1.ForkFailed
+	(TrialState)(0),               // 44: outbid.v1.TrialState
+	(ForkAgain)(0),                // 45: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 46: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 47: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 48: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 49: outbid.v1.LeasePlace
+	(*SavedShard)(nil),            // 50: outbid.v1.SavedShard
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	21, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -2156,42 +2169,43 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	35, // 31: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
 	36, // 32: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
 	37, // 33: outbid.v1.SweepRecord.memory:type_name -> outbid.v1.Memory
-	29, // 34: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	8,  // 35: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	38, // 36: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	21, // 37: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	39, // 38: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	40, // 39: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	14, // 40: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	41, // 41: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	21, // 42: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	33, // 43: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	42, // 44: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	43, // 45: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	13, // 46: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	11, // 47: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	44, // 48: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	45, // 49: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	10, // 50: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
-	21, // 51: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
-	41, // 52: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	21, // 53: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	12, // 54: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	21, // 55: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	41, // 56: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	46, // 57: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	21, // 58: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	21, // 59: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	47, // 60: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	21, // 61: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	48, // 62: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	20, // 63: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
-	49, // 64: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	38, // 34: outbid.v1.SweepRecord.annotation:type_name -> outbid.v1.Annotation
+	29, // 35: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	8,  // 36: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	39, // 37: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	21, // 38: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	40, // 39: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	41, // 40: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	14, // 41: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	42, // 42: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	21, // 43: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	33, // 44: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	43, // 45: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	44, // 46: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	13, // 47: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	11, // 48: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	45, // 49: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	46, // 50: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	10, // 51: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
+	21, // 52: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
+	42, // 53: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	21, // 54: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	12, // 55: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	21, // 56: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	42, // 57: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	47, // 58: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	21, // 59: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	21, // 60: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	48, // 61: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	21, // 62: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	49, // 63: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	20, // 64: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
+	50, // 65: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from outbid._client.secrets import SecretInfo, Secrets
     from outbid._client.tenant import Tenant, TenantLimit
     from outbid._client.usage import Usage, UsageRow
+    from outbid._client.whatif import SimulatedRun, SimulatedSweep
     from outbid._core.errors import (
         CheckpointError,
         ConflictError,
@@ -161,6 +162,7 @@ _HOMES = {
     "_search.sweep": ("Sweep",),
     "_client.tenant": ("Tenant", "TenantLimit"),
     "_client.usage": ("Usage", "UsageRow"),
+    "_client.whatif": ("SimulatedRun", "SimulatedSweep"),
     "_training.trial": ("Device", "Fork", "Trial"),
     "_search.tuner_classes": (
         "ASHA",
@@ -284,6 +286,8 @@ if TYPE_CHECKING:  # the names of outbid.errors and outbid.types, which `__getat
         "SecretInfo",
         "Secrets",
         "ServerError",
+        "SimulatedRun",
+        "SimulatedSweep",
         "SoupInfo",
         "SweepInfo",
         "Tenant",

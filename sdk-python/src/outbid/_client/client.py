@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from outbid._client import programs, tenant, usage
+from outbid._client import programs, tenant, usage, whatif
 from outbid._client.connection import Connection
 from outbid._client.handle import SweepHandle
 from outbid._client.local_server import DATA, LocalServer
@@ -85,6 +85,21 @@ class Client(Connection):
         "*" for other types, instead of those of the server.
         """
         return usage.usage(self.rpc.get_usage(usage.request(by, since, until, prices)))
+
+    def what_if(
+        self,
+        *policies: str,
+        sweep: str = "",
+        weight: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[whatif.SimulatedRun]:
+        """Simulate what other policies, or another weight of a sweep, would have done.
+
+        The first run is what happened, the next the server's own policy; compare the others with that one. The server
+        simulates the sweeps that were submitted in the period for at most a minute, and for one caller at a time.
+        """
+        return whatif.runs(self.rpc.simulate_ledger(whatif.request(policies, sweep, weight, since, until)))
 
     @property
     def secrets(self) -> Secrets:

@@ -201,6 +201,25 @@ class SweepHandle(AskTell):
             warn_user(_trained_again(self.id, again))
         return self._extend(request, preview=False)
 
+    def annotate(
+        self,
+        description: str | None = None,
+        *,
+        add_tags: Iterable[str] = (),
+        remove_tags: Iterable[str] = (),
+    ) -> None:
+        """Describe the sweep, which may have ended, or change its tags; `info` returns both.
+
+        `description` is plain text of at most 2,000 bytes; "" removes it. A sweep has at most 20 tags of at most 64
+        bytes, without spaces and commas. They do not affect training.
+        """
+        request = pb.AnnotateSweepRequest(sweep=self.id)
+        if description is not None:
+            request.description = validation.text("annotate: description", description)
+        request.add_tags.extend(_texts("annotate: add_tags", add_tags, "tags"))
+        request.remove_tags.extend(_texts("annotate: remove_tags", remove_tags, "tags"))
+        self._client.rpc.annotate_sweep(request)
+
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
         """Yield the lines that the trials, or one trial, printed; only the last `tail` lines if that is not 0.
 
@@ -393,6 +412,10 @@ class _Cancel:
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
+
+
+def _texts(name: str, value: Any, such: str) -> list[str]:
+    return [validation.text(name, one) for one in validation.several(name, value, such)]
 
 
 def _count(name: str, value: Any) -> int:

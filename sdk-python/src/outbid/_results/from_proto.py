@@ -79,6 +79,8 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         seed=sweep.spec.tuner.seed if sweep.spec.tuner.HasField("seed") else None,
         objectives=((sweep.spec.metric, sweep.spec.mode), *((o.metric, o.mode) for o in sweep.spec.objectives)),
         soups=tuple(soup_info(soup) for soup in sweep.soups),
+        description=sweep.annotation.description,
+        tags=tuple(sweep.annotation.tags),
     )
 
 

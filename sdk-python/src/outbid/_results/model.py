@@ -281,7 +281,8 @@ class SweepInfo:
     off. `objectives` are all objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the
     averages of its checkpoints that the sweep keeps, oldest first. `cost` is what its leases cost so far, in
     `currency`, or None if the server has no prices. `memory` are the earlier sweeps that its sampler started from,
-    each an id and a number of trials.
+    each an id and a number of trials. `SweepHandle.annotate` changes `description` and
+    `tags`.
     """
 
     id: str
@@ -307,6 +308,8 @@ class SweepInfo:
     cost: float | None = None
     currency: str = ""
     memory: tuple[tuple[str, int], ...] = ()
+    description: str = field(default="", repr=False)
+    tags: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"

@@ -132,9 +132,17 @@ class Service:
         """Return quantiles of the metric of unfinished trials at later steps."""
         return self._transport.call(lambda s: s.ForecastCurves, request, pb.ForecastCurvesResponse)
 
+    def simulate_ledger(self, request: pb.SimulateLedgerRequest) -> Iterator[pb.SimulateLedgerResponse]:
+        """Yield how the sweeps of a period fared, and how they would fare under other policies."""
+        return self._transport.stream(lambda s: s.SimulateLedger, request, pb.SimulateLedgerResponse)
+
     def extend_sweep(self, request: pb.ExtendSweepRequest) -> pb.ExtendSweepResponse:
         """Raise the limits of a sweep."""
         return self._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
+
+    def annotate_sweep(self, request: pb.AnnotateSweepRequest) -> pb.AnnotateSweepResponse:
+        """Change the description and the tags of a sweep."""
+        return self._transport.call(lambda s: s.AnnotateSweep, request, pb.AnnotateSweepResponse)
 
     def delete_sweep(self, request: pb.DeleteSweepRequest) -> pb.DeleteSweepResponse:
         """Delete a sweep permanently."""

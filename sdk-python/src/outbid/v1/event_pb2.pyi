@@ -368,6 +368,7 @@ class Event(google.protobuf.message.Message):
     TRIAL_RETRIED_FIELD_NUMBER: builtins.int
     SHARD_STORED_FIELD_NUMBER: builtins.int
     DEVICE_PRICES_CHANGED_FIELD_NUMBER: builtins.int
+    SWEEP_ANNOTATED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -456,6 +457,8 @@ class Event(google.protobuf.message.Message):
     def shard_stored(self) -> Global___ShardStored: ...
     @property
     def device_prices_changed(self) -> Global___DevicePricesChanged: ...
+    @property
+    def sweep_annotated(self) -> Global___SweepAnnotated: ...
     def __init__(
         self,
         *,
@@ -503,10 +506,11 @@ class Event(google.protobuf.message.Message):
         trial_retried: Global___TrialRetried | None = ...,
         shard_stored: Global___ShardStored | None = ...,
         device_prices_changed: Global___DevicePricesChanged | None = ...,
+        sweep_annotated: Global___SweepAnnotated | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "device_prices_changed", b"device_prices_changed", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "device_prices_changed", b"device_prices_changed", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried", "shard_stored", "device_prices_changed"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "device_prices_changed", b"device_prices_changed", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_annotated", b"sweep_annotated", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "device_prices_changed", b"device_prices_changed", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "shard_stored", b"shard_stored", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_annotated", b"sweep_annotated", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_retried", b"trial_retried", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared", "trial_retried", "shard_stored", "device_prices_changed", "sweep_annotated"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -672,6 +676,55 @@ class SweepExtended(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["actor", b"actor", "spec", b"spec", "sweep", b"sweep"]) -> None: ...
 
 Global___SweepExtended: typing_extensions.TypeAlias = SweepExtended
+
+@typing.final
+class SweepAnnotated(google.protobuf.message.Message):
+    """SweepAnnotated replaces the description and the tags of a sweep. It does not affect training."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    ANNOTATION_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    actor: builtins.str
+    @property
+    def annotation(self) -> Global___Annotation: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        annotation: Global___Annotation | None = ...,
+        actor: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["annotation", b"annotation"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "annotation", b"annotation", "sweep", b"sweep"]) -> None: ...
+
+Global___SweepAnnotated: typing_extensions.TypeAlias = SweepAnnotated
+
+@typing.final
+class Annotation(google.protobuf.message.Message):
+    """Annotation is the description and the tags that users gave a sweep. Its notes, in contrast, are the server's."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DESCRIPTION_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
+    description: builtins.str
+    """Plain text."""
+    @property
+    def tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Sorted."""
+
+    def __init__(
+        self,
+        *,
+        description: builtins.str = ...,
+        tags: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "tags", b"tags"]) -> None: ...
+
+Global___Annotation: typing_extensions.TypeAlias = Annotation
 
 @typing.final
 class SweepDeleted(google.protobuf.message.Message):

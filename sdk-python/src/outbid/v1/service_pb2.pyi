@@ -355,6 +355,7 @@ class Sweep(google.protobuf.message.Message):
     COST_FIELD_NUMBER: builtins.int
     CURRENCY_FIELD_NUMBER: builtins.int
     MEMORY_FIELD_NUMBER: builtins.int
+    ANNOTATION_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -406,6 +407,10 @@ class Sweep(google.protobuf.message.Message):
     def memory(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.sweep_pb2.RememberedSweep]:
         """The earlier sweeps that its sampler started from, without their points."""
 
+    @property
+    def annotation(self) -> outbid.v1.event_pb2.Annotation:
+        """Its description and its tags; absent for none."""
+
     def __init__(
         self,
         *,
@@ -429,16 +434,17 @@ class Sweep(google.protobuf.message.Message):
         cost: builtins.float | None = ...,
         currency: builtins.str = ...,
         memory: collections.abc.Iterable[outbid.v1.sweep_pb2.RememberedSweep] | None = ...,
+        annotation: outbid.v1.event_pb2.Annotation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_cost", b"_cost", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_cost", b"_cost", "actor", b"actor", "admission", b"admission", "best", b"best", "cost", b"cost", "counts", b"counts", "currency", b"currency", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "memory", b"memory", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_cost", b"_cost", "admission", b"admission", "annotation", b"annotation", "best", b"best", "cost", b"cost", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_cost", b"_cost", "actor", b"actor", "admission", b"admission", "annotation", b"annotation", "best", b"best", "cost", b"cost", "counts", b"counts", "currency", b"currency", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "memory", b"memory", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_cost", b"_cost"]) -> typing.Literal["cost"] | None: ...
 
 Global___Sweep: typing_extensions.TypeAlias = Sweep
 
 @typing.final
 class SweepNote(google.protobuf.message.Message):
-    """SweepNote is one line for the user."""
+    """SweepNote is one line of the server for the user."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1431,6 +1437,58 @@ class ControlSweepRequest(google.protobuf.message.Message):
 Global___ControlSweepRequest: typing_extensions.TypeAlias = ControlSweepRequest
 
 @typing.final
+class AnnotateSweepRequest(google.protobuf.message.Message):
+    """AnnotateSweepRequest is the request of AnnotateSweep. Only what it sets changes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    DESCRIPTION_FIELD_NUMBER: builtins.int
+    ADD_TAGS_FIELD_NUMBER: builtins.int
+    REMOVE_TAGS_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    description: builtins.str
+    """Plain text, at most 2,000 bytes; "" removes it."""
+    @property
+    def add_tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """A sweep has at most 20 tags of at most 64 bytes."""
+
+    @property
+    def remove_tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        description: builtins.str | None = ...,
+        add_tags: collections.abc.Iterable[builtins.str] | None = ...,
+        remove_tags: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_description", b"_description", "description", b"description"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_description", b"_description", "add_tags", b"add_tags", "description", b"description", "remove_tags", b"remove_tags", "sweep", b"sweep"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_description", b"_description"]) -> typing.Literal["description"] | None: ...
+
+Global___AnnotateSweepRequest: typing_extensions.TypeAlias = AnnotateSweepRequest
+
+@typing.final
+class AnnotateSweepResponse(google.protobuf.message.Message):
+    """AnnotateSweepResponse is the response of AnnotateSweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    @property
+    def sweep(self) -> Global___Sweep: ...
+    def __init__(
+        self,
+        *,
+        sweep: Global___Sweep | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["sweep", b"sweep"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["sweep", b"sweep"]) -> None: ...
+
+Global___AnnotateSweepResponse: typing_extensions.TypeAlias = AnnotateSweepResponse
+
+@typing.final
 class DeleteSweepRequest(google.protobuf.message.Message):
     """DeleteSweepRequest is the request of DeleteSweep."""
 
@@ -2236,6 +2294,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     LEADER_FIELD_NUMBER: builtins.int
     CHECKS_FIELD_NUMBER: builtins.int
     POLICY_OPTIONS_FIELD_NUMBER: builtins.int
+    SIMULATED_POLICIES_FIELD_NUMBER: builtins.int
     CALLER_FIELD_NUMBER: builtins.int
     version: builtins.str
     nats: builtins.str
@@ -2250,6 +2309,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     @property
     def policy_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """All options of the policy, including defaults."""
+
+    @property
+    def simulated_policies(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The policies that SimulateLedger can simulate."""
 
     @property
     def caller(self) -> Global___Caller:
@@ -2267,10 +2330,11 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         leader: builtins.bool = ...,
         checks: collections.abc.Iterable[Global___Check] | None = ...,
         policy_options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        simulated_policies: collections.abc.Iterable[builtins.str] | None = ...,
         caller: Global___Caller | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller", "started", b"started"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["caller", b"caller", "checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["caller", b"caller", "checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "simulated_policies", b"simulated_policies", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
 
 Global___GetServerInfoResponse: typing_extensions.TypeAlias = GetServerInfoResponse
 
@@ -2330,6 +2394,177 @@ class Check(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["detail", b"detail", "fix", b"fix", "name", b"name", "ok", b"ok"]) -> None: ...
 
 Global___Check: typing_extensions.TypeAlias = Check
+
+@typing.final
+class SimulateLedgerRequest(google.protobuf.message.Message):
+    """SimulateLedgerRequest is the request of SimulateLedger."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICIES_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    UNTIL_FIELD_NUMBER: builtins.int
+    SWEEP_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    """The sweep to simulate with another weight under the policy that it had; empty for none."""
+    weight: builtins.float
+    """Its weight in that simulation."""
+    @property
+    def policies(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """At most four other policies; GetServerInfo returns their names."""
+
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Only sweeps that were submitted from since on and before until; absent for no such limit."""
+
+    @property
+    def until(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        policies: collections.abc.Iterable[builtins.str] | None = ...,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        until: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        sweep: builtins.str = ...,
+        weight: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since", "until", b"until"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["policies", b"policies", "since", b"since", "sweep", b"sweep", "until", b"until", "weight", b"weight"]) -> None: ...
+
+Global___SimulateLedgerRequest: typing_extensions.TypeAlias = SimulateLedgerRequest
+
+@typing.final
+class SimulateLedgerResponse(google.protobuf.message.Message):
+    """SimulateLedgerResponse is a piece of the answer of SimulateLedger."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: builtins.int
+    RUN_FIELD_NUMBER: builtins.int
+    @property
+    def progress(self) -> Global___SimulationProgress: ...
+    @property
+    def run(self) -> Global___SimulatedRun:
+        """The first run is what happened."""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___SimulationProgress | None = ...,
+        run: Global___SimulatedRun | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["piece", b"piece", "progress", b"progress", "run", b"run"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["piece", b"piece", "progress", b"progress", "run", b"run"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["piece", b"piece"]) -> typing.Literal["progress", "run"] | None: ...
+
+Global___SimulateLedgerResponse: typing_extensions.TypeAlias = SimulateLedgerResponse
+
+@typing.final
+class SimulationProgress(google.protobuf.message.Message):
+    """SimulationProgress says what SimulateLedger does now."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WAITING_FIELD_NUMBER: builtins.int
+    POLICY_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
+    SWEEPS_FIELD_NUMBER: builtins.int
+    waiting: builtins.bool
+    """It waits until the simulation of another caller has ended."""
+    policy: builtins.str
+    """The policy that is simulated; empty while the ledger is read."""
+    ended: builtins.int
+    """The sweeps that have ended in this simulation, and their total."""
+    sweeps: builtins.int
+    def __init__(
+        self,
+        *,
+        waiting: builtins.bool = ...,
+        policy: builtins.str = ...,
+        ended: builtins.int = ...,
+        sweeps: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ended", b"ended", "policy", b"policy", "sweeps", b"sweeps", "waiting", b"waiting"]) -> None: ...
+
+Global___SimulationProgress: typing_extensions.TypeAlias = SimulationProgress
+
+@typing.final
+class SimulatedRun(google.protobuf.message.Message):
+    """SimulatedRun is how sweeps fared in a simulation, or in the ledger."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
+    SWEEPS_FIELD_NUMBER: builtins.int
+    ASSUMPTIONS_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    """Empty for what happened."""
+    weight: builtins.float
+    """The weight of the sweep that has another; 0 if none has."""
+    @property
+    def sweeps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SimulatedSweep]:
+        """In the order of their submissions."""
+
+    @property
+    def assumptions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """In what happened: how the simulations differ from it."""
+
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        weight: builtins.float = ...,
+        sweeps: collections.abc.Iterable[Global___SimulatedSweep] | None = ...,
+        assumptions: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["assumptions", b"assumptions", "policy", b"policy", "sweeps", b"sweeps", "weight", b"weight"]) -> None: ...
+
+Global___SimulatedRun: typing_extensions.TypeAlias = SimulatedRun
+
+@typing.final
+class SimulatedSweep(google.protobuf.message.Message):
+    """SimulatedSweep is how a sweep fared."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    SUBMITTED_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    RHO_FIELD_NUMBER: builtins.int
+    DEVICE_SECONDS_FIELD_NUMBER: builtins.int
+    UNKNOWN_SPEED_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    """Empty if it belongs to another tenant, or was deleted."""
+    seconds: builtins.float
+    """Seconds from its submission to its end; absent if it did not end."""
+    rho: builtins.float
+    """Its finish-time fairness; absent if unknown."""
+    device_seconds: builtins.float
+    """Device-seconds that its trials held."""
+    unknown_speed: builtins.bool
+    """No trial of it has shown its speed, so that a simulation only guesses."""
+    @property
+    def submitted(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        submitted: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        seconds: builtins.float | None = ...,
+        rho: builtins.float | None = ...,
+        device_seconds: builtins.float = ...,
+        unknown_speed: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_rho", b"_rho", "_seconds", b"_seconds", "rho", b"rho", "seconds", b"seconds", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_rho", b"_rho", "_seconds", b"_seconds", "device_seconds", b"device_seconds", "rho", b"rho", "seconds", b"seconds", "submitted", b"submitted", "sweep", b"sweep", "unknown_speed", b"unknown_speed"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_rho", b"_rho"]) -> typing.Literal["rho"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_seconds", b"_seconds"]) -> typing.Literal["seconds"] | None: ...
+
+Global___SimulatedSweep: typing_extensions.TypeAlias = SimulatedSweep
 
 @typing.final
 class ForecastCurvesRequest(google.protobuf.message.Message):

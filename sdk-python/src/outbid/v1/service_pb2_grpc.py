@@ -99,6 +99,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ExtendSweepRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ExtendSweepResponse.FromString,
                 _registered_method=True)
+        self.AnnotateSweep = channel.unary_unary(
+                '/outbid.v1.OutbidService/AnnotateSweep',
+                request_serializer=outbid_dot_v1_dot_service__pb2.AnnotateSweepRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.AnnotateSweepResponse.FromString,
+                _registered_method=True)
         self.DeleteSweep = channel.unary_unary(
                 '/outbid.v1.OutbidService/DeleteSweep',
                 request_serializer=outbid_dot_v1_dot_service__pb2.DeleteSweepRequest.SerializeToString,
@@ -163,6 +168,11 @@ class OutbidServiceStub(object):
                 '/outbid.v1.OutbidService/ForecastCurves',
                 request_serializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesResponse.FromString,
+                _registered_method=True)
+        self.SimulateLedger = channel.unary_stream(
+                '/outbid.v1.OutbidService/SimulateLedger',
+                request_serializer=outbid_dot_v1_dot_service__pb2.SimulateLedgerRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.SimulateLedgerResponse.FromString,
                 _registered_method=True)
         self.GetRound = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetRound',
@@ -364,6 +374,13 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AnnotateSweep(self, request, context):
+        """AnnotateSweep changes the description and the tags of a sweep, which may have ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteSweep(self, request, context):
         """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
         error.
@@ -452,6 +469,13 @@ class OutbidServiceServicer(object):
 
     def ForecastCurves(self, request, context):
         """ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SimulateLedger(self, request, context):
+        """SimulateLedger repeats the sweeps of a period in a simulation, under the policy that they had and under others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -675,6 +699,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ExtendSweepRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ExtendSweepResponse.SerializeToString,
             ),
+            'AnnotateSweep': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnnotateSweep,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.AnnotateSweepRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.AnnotateSweepResponse.SerializeToString,
+            ),
             'DeleteSweep': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteSweep,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.DeleteSweepRequest.FromString,
@@ -739,6 +768,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ForecastCurves,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ForecastCurvesResponse.SerializeToString,
+            ),
+            'SimulateLedger': grpc.unary_stream_rpc_method_handler(
+                    servicer.SimulateLedger,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.SimulateLedgerRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.SimulateLedgerResponse.SerializeToString,
             ),
             'GetRound': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRound,
@@ -1187,6 +1221,33 @@ class OutbidService(object):
             _registered_method=True)
 
     @staticmethod
+    def AnnotateSweep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/AnnotateSweep',
+            outbid_dot_v1_dot_service__pb2.AnnotateSweepRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.AnnotateSweepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteSweep(request,
             target,
             options=(),
@@ -1527,6 +1588,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ForecastCurves',
             outbid_dot_v1_dot_service__pb2.ForecastCurvesRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ForecastCurvesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SimulateLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/outbid.v1.OutbidService/SimulateLedger',
+            outbid_dot_v1_dot_service__pb2.SimulateLedgerRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.SimulateLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -221,6 +221,22 @@ _OutbidServiceExtendSweepType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceAnnotateSweepType = typing_extensions.TypeVar(
+    '_OutbidServiceAnnotateSweepType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.AnnotateSweepRequest,
+        outbid.v1.service_pb2.AnnotateSweepResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.AnnotateSweepRequest,
+        outbid.v1.service_pb2.AnnotateSweepResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.AnnotateSweepRequest,
+        outbid.v1.service_pb2.AnnotateSweepResponse,
+    ],
+)
+
 _OutbidServiceDeleteSweepType = typing_extensions.TypeVar(
     '_OutbidServiceDeleteSweepType',
     grpc.UnaryUnaryMultiCallable[
@@ -426,6 +442,22 @@ _OutbidServiceForecastCurvesType = typing_extensions.TypeVar(
     default=grpc.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ForecastCurvesRequest,
         outbid.v1.service_pb2.ForecastCurvesResponse,
+    ],
+)
+
+_OutbidServiceSimulateLedgerType = typing_extensions.TypeVar(
+    '_OutbidServiceSimulateLedgerType',
+    grpc.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.SimulateLedgerRequest,
+        outbid.v1.service_pb2.SimulateLedgerResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.SimulateLedgerRequest,
+        outbid.v1.service_pb2.SimulateLedgerResponse,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.SimulateLedgerRequest,
+        outbid.v1.service_pb2.SimulateLedgerResponse,
     ],
 )
 
@@ -781,7 +813,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceForecastCurvesType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetUsageType, _OutbidServiceCheckAccessType, _OutbidServiceRunRetentionType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceReadColumnsType, _OutbidServiceControlSweepType, _OutbidServiceControlTrialType, _OutbidServiceExtendSweepType, _OutbidServiceAnnotateSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServiceControlNodeType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceExplainSweepType, _OutbidServiceForecastCurvesType, _OutbidServiceSimulateLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceCreateTokenType, _OutbidServiceListTokensType, _OutbidServiceRotateTokenType, _OutbidServiceRevokeTokenType, _OutbidServiceListAuditType, _OutbidServiceGetUsageType, _OutbidServiceCheckAccessType, _OutbidServiceRunRetentionType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -835,6 +867,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ExtendSweepResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.AnnotateSweepRequest,
+            outbid.v1.service_pb2.AnnotateSweepResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.DeleteSweepRequest,
             outbid.v1.service_pb2.DeleteSweepResponse,
         ],
@@ -885,6 +921,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ForecastCurvesRequest,
             outbid.v1.service_pb2.ForecastCurvesResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            outbid.v1.service_pb2.SimulateLedgerRequest,
+            outbid.v1.service_pb2.SimulateLedgerResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetRoundRequest,
@@ -1027,6 +1067,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ExtendSweepResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.AnnotateSweepRequest,
+            outbid.v1.service_pb2.AnnotateSweepResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.DeleteSweepRequest,
             outbid.v1.service_pb2.DeleteSweepResponse,
         ],
@@ -1077,6 +1121,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ForecastCurvesRequest,
             outbid.v1.service_pb2.ForecastCurvesResponse,
+        ],
+        grpc.aio.UnaryStreamMultiCallable[
+            outbid.v1.service_pb2.SimulateLedgerRequest,
+            outbid.v1.service_pb2.SimulateLedgerResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetRoundRequest,
@@ -1204,6 +1252,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     ExtendSweep: _OutbidServiceExtendSweepType
     """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues."""
 
+    AnnotateSweep: _OutbidServiceAnnotateSweepType
+    """AnnotateSweep changes the description and the tags of a sweep, which may have ended."""
+
     DeleteSweep: _OutbidServiceDeleteSweepType
     """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
     error.
@@ -1246,6 +1297,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     ForecastCurves: _OutbidServiceForecastCurvesType
     """ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves."""
+
+    SimulateLedger: _OutbidServiceSimulateLedgerType
+    """SimulateLedger repeats the sweeps of a period in a simulation, under the policy that they had and under others."""
 
     GetRound: _OutbidServiceGetRoundType
     """GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one."""
@@ -1365,6 +1419,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
         outbid.v1.service_pb2.ExtendSweepResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.AnnotateSweepRequest,
+        outbid.v1.service_pb2.AnnotateSweepResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.DeleteSweepRequest,
         outbid.v1.service_pb2.DeleteSweepResponse,
     ],
@@ -1415,6 +1473,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ForecastCurvesRequest,
         outbid.v1.service_pb2.ForecastCurvesResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.SimulateLedgerRequest,
+        outbid.v1.service_pb2.SimulateLedgerResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetRoundRequest,
@@ -1606,6 +1668,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues."""
 
     @abc.abstractmethod
+    def AnnotateSweep(
+        self,
+        request: outbid.v1.service_pb2.AnnotateSweepRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.AnnotateSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.AnnotateSweepResponse]]:
+        """AnnotateSweep changes the description and the tags of a sweep, which may have ended."""
+
+    @abc.abstractmethod
     def DeleteSweep(
         self,
         request: outbid.v1.service_pb2.DeleteSweepRequest,
@@ -1712,6 +1782,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ForecastCurvesResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ForecastCurvesResponse]]:
         """ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves."""
+
+    @abc.abstractmethod
+    def SimulateLedger(
+        self,
+        request: outbid.v1.service_pb2.SimulateLedgerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.SimulateLedgerResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.SimulateLedgerResponse]]:
+        """SimulateLedger repeats the sweeps of a period in a simulation, under the policy that they had and under others."""
 
     @abc.abstractmethod
     def GetRound(

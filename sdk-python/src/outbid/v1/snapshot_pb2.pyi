@@ -412,6 +412,7 @@ class SweepRecord(google.protobuf.message.Message):
     FAILED_BEFORE_FIELD_NUMBER: builtins.int
     COST_FIELD_NUMBER: builtins.int
     MEMORY_FIELD_NUMBER: builtins.int
+    ANNOTATION_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -484,6 +485,10 @@ class SweepRecord(google.protobuf.message.Message):
     def memory(self) -> outbid.v1.sweep_pb2.Memory:
         """What its sampler starts from."""
 
+    @property
+    def annotation(self) -> outbid.v1.event_pb2.Annotation:
+        """Its description and its tags; absent for none."""
+
     def __init__(
         self,
         *,
@@ -519,9 +524,10 @@ class SweepRecord(google.protobuf.message.Message):
         failed_before: builtins.int = ...,
         cost: builtins.float = ...,
         memory: outbid.v1.sweep_pb2.Memory | None = ...,
+        annotation: outbid.v1.event_pb2.Annotation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["admission", b"admission", "ended", b"ended", "fairness", b"fairness", "memory", b"memory", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "cost", b"cost", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "failed_before", b"failed_before", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "memory", b"memory", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["admission", b"admission", "annotation", b"annotation", "ended", b"ended", "fairness", b"fairness", "memory", b"memory", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "annotation", b"annotation", "app_seconds_before", b"app_seconds_before", "cost", b"cost", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "failed_before", b"failed_before", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "memory", b"memory", "notes", b"notes", "order", b"order", "outlook", b"outlook", "queued", b"queued", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 

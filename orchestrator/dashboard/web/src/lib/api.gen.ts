@@ -101,6 +101,22 @@ export interface Agent {
   settings?: Record<string, unknown> | null;
 }
 
+export interface AnnotateSweepRequest {
+  sweep: string;
+  description?: string;
+  add_tags: string[];
+  remove_tags: string[];
+}
+
+export interface AnnotateSweepResponse {
+  sweep?: Sweep | null;
+}
+
+export interface Annotation {
+  description: string;
+  tags: string[];
+}
+
 export interface Asha {
   max_steps: string;
   eta: number;
@@ -508,6 +524,7 @@ export interface GetServerInfoResponse {
   leader: boolean;
   checks: Check[];
   policy_options: Record<string, string>;
+  simulated_policies: string[];
   caller?: Caller | null;
 }
 
@@ -1061,10 +1078,46 @@ export interface SetTenantResponse {
   tenant?: TenantState | null;
 }
 
+export interface SimulateLedgerRequest {
+  policies: string[];
+  since?: string | null;
+  until?: string | null;
+  sweep: string;
+  weight: Float;
+}
+
+export interface SimulateLedgerResponse {
+  progress?: SimulationProgress | null;
+  run?: SimulatedRun | null;
+}
+
 export interface SimulatedOutcome {
   policy: string;
   weight: Float;
   seconds: Float;
+}
+
+export interface SimulatedRun {
+  policy: string;
+  weight: Float;
+  sweeps: SimulatedSweep[];
+  assumptions: string[];
+}
+
+export interface SimulatedSweep {
+  sweep: string;
+  submitted?: string | null;
+  seconds?: Float;
+  rho?: Float;
+  device_seconds: Float;
+  unknown_speed: boolean;
+}
+
+export interface SimulationProgress {
+  waiting: boolean;
+  policy: string;
+  ended: number;
+  sweeps: number;
 }
 
 export interface SlotPrice {
@@ -1157,6 +1210,7 @@ export interface Sweep {
   cost?: Float;
   currency: string;
   memory: RememberedSweep[];
+  annotation?: Annotation | null;
 }
 
 export interface SweepNote {
