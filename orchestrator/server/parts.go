@@ -112,11 +112,15 @@ func (s *Server) openLoop(ctx context.Context) error {
 	s.loop.EachPlace(func(node string, fork *outbidv1.ForkRef, tenant string) {
 		s.members.printers.recordRun(node, fork, tenant, time.Now())
 	})
-	var sweeps []string
-	for _, sweep := range s.loop.Sweeps() {
-		sweeps = append(sweeps, sweep.GetId())
+	return reports.complete(ctx, record, ids(s.loop.Sweeps()), s.loop.HasReports)
+}
+
+func ids(sweeps []*outbidv1.Sweep) []string {
+	var out []string
+	for _, sweep := range sweeps {
+		out = append(out, sweep.GetId())
 	}
-	return reports.complete(ctx, record, sweeps, s.loop.HasReports)
+	return out
 }
 
 // start runs the parts; the group stops them in reverse order.
