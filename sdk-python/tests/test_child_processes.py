@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,3 +175,26 @@ def test_functions_of_the_script_are_found_by_name(
         assert hasattr(said, "reports"), (how, said.error, said.traceback)
         assert dict(said.reports[0].attributes) == FOUND | ({"other": "[4]"} if beside else {})
         assert w.hear("ended").error == ""
+
+
+EARLY_SIGTERM = """
+import os, signal, types
+from outbid._training.process import handle_sigterm
+
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+handle_sigterm(types.SimpleNamespace(inbox=types.SimpleNamespace(put=print)))
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # without the other signal this one ends it
+    while True: signal.pause()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_child_that_is_ended_while_it_is_forked_ends() -> None:
+    command = [sys.executable, "-c", EARLY_SIGTERM]
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    out = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert out.startswith(f"{-signal.SIGTERM}\n"), out
+    assert "Terminate" in out, "the parent still handles its own"

@@ -174,13 +174,21 @@ class Generators(MetaPathFinder):
 
 def handle_sigterm(session: Session) -> None:
     """Make SIGTERM end the process like a pause does. In forked children SIGTERM kills as usual."""
+    masks = threading.local()
 
     def on_term(_signal: int, _frame: FrameType | None) -> None:
         session.inbox.put(Terminate())  # put is reentrant, so this is safe in a handler
 
+    def hold() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
     def reset() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        release()
 
     # Python runs signal handlers in the main thread, between two instructions. A signal that arrives just before that
     # thread blocks on its inbox would go unnoticed. Therefore another thread reads the wakeup pipe and wakes it.
@@ -189,7 +197,8 @@ def handle_sigterm(session: Session) -> None:
     threading.Thread(target=_poke, args=(source, session), name="outbid-signals", daemon=True).start()
     signal.signal(signal.SIGTERM, on_term)
     signal.set_wakeup_fd(target, warn_on_full_buffer=False)
-    os.register_at_fork(after_in_child=reset)
+    # A child that got the signal before reset would lose it: Pool.terminate of multiprocessing sends it once.
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=reset)
 
 
 def _poke(source: int, session: Session) -> None:
