@@ -51,7 +51,6 @@ from outbid._search.sweep_arguments import (
     flag,
     instance,
     lines,
-    memory_word,
     merged,
     sweep_name,
     training_function,
@@ -87,12 +86,11 @@ class Sweep:
             Parameters that a point leaves out are sampled. Points count as trials.
         warm_start: earlier sweeps with the same metric (a result, a handle, an id, or a list of these), or an Optuna
             study. The three best configurations of each that fit into this space are tried first, after `points`. A
-            sampler that learns also learns from all of their trials.
+            sampler that learns also learns from all of their trials. By default the sampler `bayes` starts from the
+            results of your earlier sweeps with the same metric and most of the parameters; False starts from nothing.
         stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
             metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
             conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
-        memory: whether the sampler `bayes` starts from the results of your earlier sweeps with the same metric and most
-            of the parameters (the default). "off" or False starts from nothing.
         name: lower-case letters, digits and dashes. The default is made from the function's name.
         program: instead of `train`, a `Program`, a list (a command) or a str (a shell command line).
         loggers: loggers from `outbid.loggers`, which log the sweep while `run` waits for it.
@@ -143,9 +141,8 @@ class Sweep:
         limits: Limits | None = None,
         resources: Resources | None = None,
         points: Sequence[Mapping[str, Any]] = (),
-        warm_start: WarmStart | None = None,
+        warm_start: WarmStart | Literal[False] | None = None,
         stop: Stop | None = None,
-        memory: Literal["on", "off"] | bool = True,
         name: str = "",
         program: Program | Sequence[str] | str | None = None,
         loggers: Sequence[Callback] = (),
@@ -185,7 +182,7 @@ class Sweep:
             name=sweep_name(name) if name else self._made_name(),
             tenant=validation.text("Sweep: tenant", tenant),
             constraints=lines(constraints),
-            memory=memory_word(memory),
+            memory="" if warm_start is None else "off",
             labels=check_labels("Sweep: labels", validation.mapping("Sweep: labels", labels or {}, '{"who": "me"}')),
         )
         fill_objectives(spec, metric, mode)
@@ -193,9 +190,9 @@ class Sweep:
         self._uses_default = tuner is None  # the default depends on where the server is
         spec.tuner.CopyFrom(instance("tuner", tuner or Random(), Tuner).to_proto())
         fill_points(spec, points, self._objects.send_all)
-        self._earlier = warm_start
-        if warm_start is not None:
-            check_earlier(warm_start)
+        self._earlier = None if warm_start is False else warm_start
+        if self._earlier is not None:
+            check_earlier(self._earlier)
         spec.resources.CopyFrom(instance("resources", resources or Resources(), Resources).to_proto())
         flat = Limits(trials, concurrency, steps, wall_time, target)
         spec.limits.CopyFrom(merged(flat, limits).to_proto())

@@ -70,13 +70,6 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def memory_word(value: Any) -> str:
-    """Return the word for a memory that is on or off; "" stands for on."""
-    if value not in ("on", "off", True, False):
-        raise ValueError(f'Sweep: memory must be "on" or "off", got {value!r:.80}')
-    return "off" if value in ("off", False) else ""
-
-
 def merged(flat: Limits, limits: Limits | None) -> Limits:
     """Return the limits, given by themselves or together."""
     if limits is None:

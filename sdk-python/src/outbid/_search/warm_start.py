@@ -65,8 +65,8 @@ def check_earlier(earlier: Any) -> None:
     for one in _several(earlier):
         if not isinstance(one, (Result, SweepHandle, str)) and not is_study(one):
             raise TypeError(
-                "warm_start must be a result, a handle or the id of a sweep, an Optuna study, or several of these, "
-                f"got {one!r:.80}"
+                "warm_start must be a result, a handle or the id of a sweep, an Optuna study, several of these, "
+                f"or False, got {one!r:.80}"
             )
 
 
