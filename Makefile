@@ -45,7 +45,7 @@ SERVICES := TestAlerts TestAlertsOfNodesAndTrials TestAlertsOfServersAndNATS Tes
   TestTracesReachACollector TestThePlatformGuide TestMinio TestPresignedAgainstMinio TestMinioTidiesByItself
 SERVICES_IN := ./deploy ./orchestrator/endtoend ./orchestrator/objects
 
-.PHONY: help build image wheel reproducible test test-go test-race test-endtoend test-calm test-whole test-python test-services test-chaos test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
+.PHONY: help build image wheel reproducible test test-go test-concurrent test-endtoend test-calm test-whole test-python test-services test-chaos test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,19 +67,19 @@ wheel: ## build this machine's wheel into build/wheel, with the binary inside; P
 reproducible: ## check that two builds of HEAD in different folders have the same bytes; COLD=1: with an empty Go cache too
 	.ci/reproducible $(if $(COLD),--cold)
 
-test: build ## run the tests of Go, with the race detector, and of the SDK; four kinds side by side, as some compute and others wait
+test: build ## run the tests of Go and of the SDK; four kinds side by side, as some compute and others wait; RACE=1: with the race detector, as CI does
 	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
-	$(MAKE) --no-print-directory --jobs=4 test-python test-race test-endtoend test-calm test-whole
+	$(MAKE) --no-print-directory --jobs=4 test-python test-concurrent test-endtoend test-calm $(if $(RACE),test-whole)
 
 # Tests that only compute, and so know no deadlines, take the processor time that the others leave while they wait. It is
 # a fifth less if garbage is collected less often.
 test-calm: NICE := nice
 test-calm test-whole: export GOGC := 400
 
-test-go: test-race test-endtoend test-calm test-whole ## run the Go tests, the object store's against a real S3 server
+test-go: test-concurrent test-endtoend test-calm $(if $(RACE),test-whole) ## run the Go tests, the object store's against a real S3 server
 
-test-race: build ## run the Go tests that the race detector can see something of
-	race=; if .ci/need cc; then race=-race; fi; $(FIXTURES); \
+test-concurrent: build ## run the Go tests of packages that start goroutines; RACE=1: with the race detector
+	race=; if [ -n "$(RACE)" ] && .ci/need cc; then race=-race; fi; $(FIXTURES); \
 	$(GO_TEST) $$race $$(go list ./... | grep -vxF "$$(go run .ci/calm.go; go list $(PROCESSES))")
 
 test-endtoend: build ## run the Go tests of bin/outbid's processes
@@ -89,7 +89,7 @@ test-endtoend: build ## run the Go tests of bin/outbid's processes
 test-calm: build ## run the Go tests that only compute
 	$(FIXTURES); $(GO_TEST) $$(go run .ci/calm.go)
 
-test-whole: build ## run the Go tests that the race detector would make many times slower, in packages that it sees
+test-whole: build ## run the Go tests that RACE=1 leaves out, as they would be many times slower
 	if .ci/need cc; then $(GO_TEST) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
