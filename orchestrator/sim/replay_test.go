@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -65,6 +66,88 @@ func TestThePastRunsAgain(t *testing.T) {
 		if d := math.Abs(again.JCTMean/was.JCTMean - 1); d > .05 || again.Jobs != was.Jobs {
 			t.Errorf("%s: %d jobs of %g s on average, and were %d of %g s", name, again.Jobs, again.JCTMean, was.Jobs, was.JCTMean)
 		}
+	}
+}
+
+// A server that stops after its sweeps and starts again, as in a notebook, has the same node again. The node's first
+// visit lasts until the simulated sweeps have ended, so its later one is left out.
+func TestANodeThatComesBackAfterTheWorkIsThereOnce(t *testing.T) {
+	t.Parallel()
+	record, _ := kept(t, "fifo", sim.Setup{Nodes: nodesOf(t, "gpu:1/1"), Apps: jobsOf(t, [3]float64{0, 1, 50})})
+	var joined *outbidv1.NodeJoined
+	var last *outbidv1.Batch
+	err := record.Read(t.Context(), 1, func(b *outbidv1.Batch) error {
+		last = b
+		events, err := ledger.Decode(b)
+		for _, e := range events {
+			joined = cmp.Or(joined, e.GetNodeJoined())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Resume(last.GetSeq(), last.GetHash())
+	left := &outbidv1.NodeChanged{Node: joined.GetNode().GetName(), State: outbidv1.NodeState_NODE_STATE_LEFT}
+	for i, e := range []*outbidv1.Event{
+		{Kind: &outbidv1.Event_NodeChanged{NodeChanged: left}},
+		{Kind: &outbidv1.Event_NodeJoined{NodeJoined: joined}},
+		{Kind: &outbidv1.Event_NodeChanged{NodeChanged: left}},
+	} {
+		at := last.GetTime().AsTime().Add(time.Duration(i+1) * 10 * time.Second)
+		if _, err := record.Append(t.Context(), at, []*outbidv1.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recording, err := sim.ReadRecording(t.Context(), record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(recording.Stays) != 1 || recording.Stays[0].To != 0 {
+		t.Errorf("stays %+v; want one without an end", recording.Stays)
+	}
+	set := recording.Setup(policyOf(t, "las")())
+	set.Apps[0].Jobs[0].Speeds.Measured[0].Rate /= 4 // it is there for longer than the node was
+	if r := simulate(t, "las", set); r.Jobs != 1 || r.Unfinished != 0 {
+		t.Errorf("%d sweeps, %d of them have not ended", r.Jobs, r.Unfinished)
+	}
+}
+
+// Trials without a number of steps end by themselves, also those that were stopped or still ran in the ledger.
+func TestTrialsWithoutStepsEndInASimulation(t *testing.T) {
+	t.Parallel()
+	app := exploration("random", 30)
+	app.Spec = sim.Sweep("app", "min", 30, sim.Tuner("auto", map[string]int64{"trials": 30, "seed": 1}))
+	for i := range app.Jobs {
+		app.Jobs[i].Steps = 60
+	}
+	record, _ := kept(t, "fifo", sim.Setup{Nodes: nodesOf(t, "gpu:2/1"), Apps: []sim.App{app}})
+	last, err := record.Last(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := ledger.NewMemory()
+	err = record.Read(t.Context(), 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err == nil && b.GetSeq() < last/2 {
+			_, err = half.Append(t.Context(), b.GetTime().AsTime(), events)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recording, err := sim.ReadRecording(t.Context(), half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range recording.Apps[0].Jobs {
+		if j.Steps != 60 {
+			t.Errorf("trial %d ends after %d steps (0 is never); want 60", i, j.Steps)
+		}
+	}
+	if r := simulate(t, "las", recording.Setup(policyOf(t, "las")())); r.Unfinished > 0 {
+		t.Errorf("%d trials have not ended", r.Unfinished)
 	}
 }
 

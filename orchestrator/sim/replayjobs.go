@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -20,14 +21,21 @@ func (h *historian) recording() (*Recording, error) {
 		p.Restart = h.starts / time.Duration(h.started)
 	}
 	p.Forks = h.rounds.costs()
+	end := h.end()
 	for _, alias := range h.names {
 		n := h.nodes[alias]
-		p.Nodes = append(p.Nodes, n.node)
+		before := len(p.Stays)
 		for _, stay := range n.stays {
-			if h.lastEnd > 0 && stay.To >= h.lastEnd {
-				stay.To = 0 // present as long as there was work
+			if stay.From > end {
+				break // it came back after the work
+			}
+			if stay.To >= end {
+				stay.To = 0 // it was there as long as there was work
 			}
 			p.Stays = append(p.Stays, stay)
+		}
+		if len(p.Stays) > before {
+			p.Nodes = append(p.Nodes, n.node)
 		}
 	}
 	slices.SortFunc(p.Nodes, func(a, b cluster.Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -44,6 +52,22 @@ func (h *historian) recording() (*Recording, error) {
 	}
 	p.Assumptions = h.assumptions(p, unknown)
 	return p, nil
+}
+
+// end returns when the last sweep ended. If some have not, it is when the last node left, or never while one is there.
+func (h *historian) end() time.Duration {
+	hasEnded := func(id string) bool { return !h.sweeps[id].actual.Ended.IsZero() }
+	if len(h.order) > 0 && !slices.ContainsFunc(h.order, func(id string) bool { return !hasEnded(id) }) {
+		return h.lastEnd
+	}
+	last := time.Duration(0)
+	for _, n := range h.nodes {
+		if n.up {
+			return math.MaxInt64
+		}
+		last = max(last, n.stays[len(n.stays)-1].To)
+	}
+	return last
 }
 
 func (h *historian) assumptions(p *Recording, unknown int) []string {
@@ -87,17 +111,37 @@ func (s *recorded) app(id string) (a App, guessed bool) {
 	}
 	own := speedsOf(s.pace)
 	steps := tuner.MaxSteps(s.spec.GetTuner())
+	isOpen := steps == 0
+	if isOpen {
+		steps = s.longest()
+	}
 	for n := range most + 1 {
 		r := s.trials[n]
 		if r == nil {
 			r = &record{}
 		}
-		a.Jobs = append(a.Jobs, r.job(append(slices.Clone(own), s.hints(n)...), steps, int(s.spec.GetResources().GetDevices().GetMax())))
+		j := r.job(append(slices.Clone(own), s.hints(n)...), steps, int(s.spec.GetResources().GetDevices().GetMax()))
+		if isOpen {
+			j.Steps = cmp.Or(j.Steps, steps) // trials that were stopped would have ended by themselves too
+		}
+		a.Jobs = append(a.Jobs, j)
 	}
 	return a, len(own)+len(s.spec.GetThroughputs()) == 0
 }
 
-// job returns the behaviour of a trial.
+// longest returns the most steps after which a trial ended by itself, or else the last step that one reported.
+func (s *recorded) longest() (steps int64) {
+	reported := int64(1)
+	for _, r := range s.trials {
+		steps = max(steps, r.ended)
+		if n := len(r.points); n > 0 {
+			reported = max(reported, int64(r.points[n-1].step))
+		}
+	}
+	return cmp.Or(steps, reported)
+}
+
+// job returns the behaviour of a trial. steps is how long it would train if it was not seen to end by itself.
 func (r *record) job(sweep []cluster.Speed, steps int64, devices int) Job {
 	j := Job{Speeds: &cluster.Speeds{Measured: speedsOf(r.pace)}, Steps: r.ended}
 	for _, m := range sweep {
