@@ -145,17 +145,6 @@ func newAlertServers(t *testing.T) *alertServers {
 	return s
 }
 
-// natsHangs stops the process of NATS, and natsGoesOn continues it.
-func (s *alertServers) natsHangs()  { s.signal(syscall.SIGSTOP) }
-func (s *alertServers) natsGoesOn() { s.signal(syscall.SIGCONT) }
-
-func (s *alertServers) signal(signal syscall.Signal) {
-	s.t.Helper()
-	if err := s.nats.cmd.Process.Signal(signal); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // submit submits a sweep n times; an empty one is refused, and recorded in the audit.
 func (s *alertServers) submit(n int, spec *outbidv1.SweepSpec) {
 	for range n {
@@ -170,12 +159,12 @@ func (s *alertServers) hangWhileTwoRestores() {
 	for {
 		s.two = s.startTwo()
 		poll(s.t, "a leader", func() bool { return s.value("two", "outbid_leader") == 1 })
-		s.natsHangs()
+		s.nats.pause()
 		if s.value("two", "outbid_ready") == 0 {
 			return
 		}
 		s.two.kill()
-		s.natsGoesOn()
+		s.nats.resume()
 	}
 }
 
@@ -187,10 +176,10 @@ func TestAlertsOfServersAndNATS(t *testing.T) {
 	s.submit(1, s.spec)
 	s.fires()
 
-	s.natsHangs()
+	s.nats.pause()
 	s.calls.Go(func() { s.submit(1, s.spec) })
 	poll(t, "a call that takes a second", func() bool { return s.value("one", "outbid_step_age_seconds") > 1 })
-	s.natsGoesOn()
+	s.nats.resume()
 	s.calls.Wait()
 	s.firesIfRepeated("OutbidApiSlow")
 	doctorFinds(t, "it starts, or is a standby", "--server", s.targets["two"], "--ca", filepath.Join(s.certs, "cert.pem"))
@@ -208,7 +197,7 @@ func TestAlertsOfServersAndNATS(t *testing.T) {
 	s.fires("OutbidCertificateEnds", "OutbidAuditFileFails")
 	doctorFinds(t, "the file of `--audit-log` cannot be written", "--server", s.one.Info.API)
 
-	s.natsHangs()
+	s.nats.pause()
 	s.calls.Go(func() { s.submit(1, s.spec) })
 	poll(t, "an append that lasts", func() bool { return s.value("one", "outbid_step_age_seconds") > 5 })
 	s.fires("OutbidCertificateEnds", "OutbidLedgerStandsStill")
@@ -224,7 +213,7 @@ func TestAlertsOfServersAndNATS(t *testing.T) {
 	s.calls.Wait()
 	s.fires("OutbidCertificateEnds", "OutbidInstanceDown", "OutbidNoLeader")
 	s.two.kill()
-	s.natsGoesOn()
+	s.nats.resume()
 	s.hangWhileTwoRestores()
 	s.fires("OutbidCertificateEnds", "OutbidInstanceDown", "OutbidNotReady")
 	s.mayFire("OutbidAuditWaits") // it may have begun to store that it leads

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -138,9 +137,7 @@ func TestTheDoctorAboutAServer(t *testing.T) {
 	doctorFinds(t, "checkpoints cannot be stored", at...)
 	poll(t, "the lost node", func() bool { return c.nodes()[1].GetState() == outbidv1.NodeState_NODE_STATE_LOST })
 	doctorFinds(t, "the worker is silent", at...)
-	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	c.pause()
 	doctorFinds(t, "it hangs", at...)
 	c.kill()
 	doctorFinds(t, "no server runs at the address", at...)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -241,13 +240,9 @@ func TestTwoOrchestrators(t *testing.T) {
 		mark, err := os.ReadFile(filepath.Join(dir, "two", "history", "complete-to"))
 		return err == nil && strings.TrimSpace(string(mark)) > "0"
 	})
-	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	first.pause()
 	second.ready()
-	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	first.resume()
 	select {
 	case <-first.ended:
 	case <-time.After(patience):

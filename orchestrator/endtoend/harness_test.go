@@ -225,6 +225,29 @@ func (p *proc) watch(args []string) {
 	})
 }
 
+// pause stops the process, and waits until it has stopped: the signal alone would let it answer for a moment.
+func (p *proc) pause() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		p.t.Fatalf("it did not stop: %v, %v", status, err)
+	}
+}
+
+// resume continues a process that is paused.
+func (p *proc) resume() {
+	p.t.Helper()
+	p.signal(syscall.SIGCONT)
+}
+
+func (p *proc) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // kill sends SIGKILL and waits.
 func (p *proc) kill() {
 	p.killed.Store(true)

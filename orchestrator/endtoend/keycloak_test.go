@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,15 +42,10 @@ func TestSignInKeycloak(t *testing.T) {
 	k.watch([]string{"keycloak"})
 	k.ready()
 	k.makeRealm()
-	signal := func(s syscall.Signal) {
-		if err := k.cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-	}
 	testSignIn(t, idp{
-		issuer: k.base + "/realms/outbid", stop: func() { signal(syscall.SIGSTOP) },
+		issuer: k.base + "/realms/outbid", stop: k.pause,
 		rotate: func() {
-			signal(syscall.SIGCONT)
+			k.resume()
 			k.logIn()
 			k.post("/admin/realms/outbid/components", map[string]any{
 				"name": "new", "providerId": "rsa-generated", "providerType": "org.keycloak.keys.KeyProvider",

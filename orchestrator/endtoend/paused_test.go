@@ -2,7 +2,6 @@ package endtoend
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -23,17 +22,13 @@ func TestAPausedWorkersTrialRunsOnce(t *testing.T) {
 	}.spec(t, c.locks))
 	c.waitSteps(id, 4)
 	c.worker("b", "cpu:1", "")
-	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	a.pause()
 	step := c.trials(id)[0].GetStep()
 	poll(t, "the trial trains on another node", func() bool {
 		trial := c.trials(id)[0]
 		return trial.GetNode() == "b" && trial.GetLast().GetStep() > step
 	})
-	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	a.resume()
 	a.until("its watchdog has ended all trials here")
 	c.mustDone(id)
 	if trial := c.trials(id)[0]; trial.GetRestarts() != 0 {
