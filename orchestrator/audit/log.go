@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// queueLength is how many records wait while the stream cannot be written; further ones are lost and counted.
+	// queueLength is how many records wait while the stream cannot be written; beyond it, the tenant with most of them loses
+	// its newest ones, which are counted.
 	queueLength = 10_000
 	// lookBack is among how many last records a failed write is searched.
 	lookBack = 100
@@ -50,7 +51,7 @@ type Log struct {
 	cfg    Config
 	store  store
 	flood  flood
-	queue  chan entry
+	queue  *queue
 	stop   chan struct{}
 	done   chan struct{}
 	closed sync.Once
@@ -62,10 +63,10 @@ type Log struct {
 	unreported, waiting atomic.Int64
 }
 
-// entry is an event that waits to be stored; stored is closed afterwards.
+// entry is an event that waits to be stored; done is closed once it is stored or lost.
 type entry struct {
-	event  Event
-	stored chan struct{}
+	event Event
+	done  chan struct{}
 }
 
 // Open returns a Log that writes until Close. It does not wait for the stream.
@@ -78,7 +79,7 @@ func Open(nc *nats.Conn, cfg Config) (*Log, error) {
 		cfg.queue = queueLength
 	}
 	l := &Log{
-		cfg: cfg, store: store{js, cfg.Replicas}, flood: newFlood(), queue: make(chan entry, cfg.queue),
+		cfg: cfg, store: store{js, cfg.Replicas}, flood: newFlood(), queue: newQueue(cfg.queue),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.run()
@@ -102,13 +103,11 @@ func (l *Log) Record(ctx context.Context, e Event) {
 	}
 	added := entry{e, make(chan struct{})}
 	l.waiting.Add(1)
-	select {
-	case l.queue <- added:
-	default:
+	if e, full := l.queue.push(added); full {
+		close(e.done)
 		l.waiting.Add(-1)
 		l.lost.Add(1)
 		l.unreported.Add(1)
-		return
 	}
 	if l.failing.Load() {
 		return
@@ -116,7 +115,7 @@ func (l *Log) Record(ctx context.Context, e Event) {
 	timeout := time.NewTimer(recordWait)
 	defer timeout.Stop()
 	select {
-	case <-added.stored:
+	case <-added.done:
 	case <-timeout.C:
 	case <-l.done:
 	case <-ctx.Done():
@@ -164,16 +163,15 @@ func (l *Log) run() {
 
 // next waits for a record. After Close it returns false once all are stored.
 func (l *Log) next() (entry, bool) {
-	select {
-	case e := <-l.queue:
-		return e, true
-	case <-l.stop:
-	}
-	select {
-	case e := <-l.queue:
-		return e, true
-	default:
-		return entry{}, false
+	for {
+		if e, ok := l.queue.pop(); ok {
+			return e, true
+		}
+		select {
+		case <-l.queue.added:
+		case <-l.stop:
+			return l.queue.pop()
+		}
 	}
 }
 
@@ -259,7 +257,7 @@ func (l *Log) stored(ctx context.Context, id string, last uint64) (found []byte)
 func (l *Log) finish(e entry, line []byte) {
 	l.written.Add(1)
 	l.waiting.Add(-1)
-	close(e.stored)
+	close(e.done)
 	if l.cfg.File != nil {
 		l.appendToFile(line)
 	}
