@@ -97,7 +97,7 @@ func (s *server) timeReads(id string) (stop func() (p99 float64)) {
 	}
 	for name, call := range calls {
 		wg.Go(func() {
-			pace := time.NewTicker(20 * time.Millisecond)
+			pace := time.NewTicker(100 * time.Millisecond)
 			defer pace.Stop()
 			for {
 				select {

@@ -225,7 +225,7 @@ func (l *load) loop(name string, call func(context.Context) error) {
 		select {
 		case <-l.s.ended:
 			return
-		default:
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

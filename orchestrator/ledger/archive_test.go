@@ -220,10 +220,10 @@ func TestAClientReadsOnInTheArchive(t *testing.T) {
 	s, store := startServer(t, t.TempDir(), 0), t.TempDir()
 	l, _ := filledArchive(t, s, store, 5)
 	stale := open(t, connect(t, bus.ConnConfig{Server: s}), archiving(store, 5)) // knows only the first segment
-	for i := range 500 {
+	for i := range 100 {
 		mustAppend(t, l, strings.Repeat("x", 10*i))
 	}
-	if err := l.SaveSnapshot(testContext(t), 505, []byte("state")); err != nil {
+	if err := l.SaveSnapshot(testContext(t), 105, []byte("state")); err != nil {
 		t.Fatal(err)
 	}
 	want := mustBytes(t, l)
@@ -231,7 +231,7 @@ func TestAClientReadsOnInTheArchive(t *testing.T) {
 	other := open(t, connect(t, bus.ConnConfig{Server: s}), archiving(store, 5))
 	if err := other.Read(testContext(t), 1, func(b *outbidv1.Batch) error {
 		if b.GetSeq() == 3 {
-			mustArchive(t, l, 100)
+			mustArchive(t, l, 20)
 		}
 		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(b)
 		got = append(got, string(data))
@@ -245,7 +245,7 @@ func TestAClientReadsOnInTheArchive(t *testing.T) {
 	if !slices.Equal(want, mustBytes(t, stale)) {
 		t.Error("a client that knew only the first segment reads another ledger")
 	}
-	if last, err := stale.Last(testContext(t)); last != 505 || err != nil {
+	if last, err := stale.Last(testContext(t)); last != 105 || err != nil {
 		t.Errorf("the last batch is %d: %v", last, err)
 	}
 }
