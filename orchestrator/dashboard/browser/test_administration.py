@@ -35,7 +35,7 @@ def test_a_role_has_links_to_the_pages_that_it_may_read(
     sign_in(page, guarded, who)
     expect(page.get_by_role("link", name="Usage")).to_be_visible()
     for name, path in {"Usage": "usage", "API tokens": "tokens", "Audit": "audit"}.items():
-        assert page.locator(f"nav a[href$='/ui/{path}']").count() == (name in pages)
+        expect(page.locator(f"nav a[href$='/ui/{path}']")).to_have_count(int(name in pages))
         page.goto(f"{guarded.url}/ui/{path}")
         expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
         if name in pages:

@@ -93,7 +93,7 @@ def test_failures_are_grouped_and_filter_the_table(quiet: Outbid, watched: Watch
 def test_two_parameters_are_chosen_and_a_cell_filters(quiet: Outbid, watched: Watched, failed: str) -> None:
     page = watched.page
     page.goto(f"{quiet.url}/ui/sweeps/{failed}")
-    assert page.locator("canvas").count() > 0
+    expect(page.locator("canvas").first).to_be_attached()
     drawn = page.get_by_role("img", name=re.compile("of the trials over"))
     expect(drawn).to_have_count(0)
     page.get_by_text("Two parameters together").press("Enter")
