@@ -123,7 +123,7 @@ test-kubernetes: build image ## follow the chart's README on a real Kubernetes n
 
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \
-	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
+	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(subst ../,,$(PYTEST)) -p no:cacheprovider orchestrator/dashboard/browser
 
 test-chaos: build ## disturb a cluster of real processes for OUTBID_CHAOS (2m), and check that nothing is lost or done twice
 	export OUTBID_CHAOS=$${OUTBID_CHAOS:-2m}; $(FIXTURES); $(GO_TEST) -count 1 -timeout 3h -run '^TestChaos$$' ./orchestrator/endtoend
