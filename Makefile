@@ -10,14 +10,14 @@ PKG ?= ./orchestrator/policy/themis/auction
 MUTANTS_AT_ONCE ?= 2
 # go-nvml's headers mark functions of old drivers as deprecated.
 export CGO_CFLAGS := -Wno-deprecated-declarations
-# What is built does not say in which folder, so that every checkout finds it in Go's cache.
+# Builds contain no paths, so that every checkout finds them in Go's cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
-# Python keeps what it compiles, also where the environment says otherwise: else every pytest process compiles all tests.
+# Keep compiled Python files whatever the environment says; otherwise every pytest process compiles all tests.
 export PYTHONDONTWRITEBYTECODE :=
 PY_FILES := sdk-python examples docs/research orchestrator
-# Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
+# Tests of processes, mostly of bin/outbid: the race detector would only see the code of the tests.
 PROCESSES := ./orchestrator/endtoend
-# Tests of other rooms of which the race detector sees a part or nothing, as they only compute or try much: they run whole without it.
+# Tests of other packages that compute so much that RACE=1 leaves out a part of them. They run whole without the race detector.
 WHOLE := TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
   TestReleasedLedgersLeadToTheSameStates TestWriterFailsAtEveryRequest TestEveryUplinkFits TestInputsOfEverySize \
   TestEachPeriodIsDecidedAgainWithItsOptions \
@@ -25,29 +25,29 @@ WHOLE := TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingA
 WHOLE_IN := $(addprefix ./,orchestrator/control orchestrator/ledger worker)
 # Most of the SDK's tests wait, so that more run at once than there are cores; those of a file share a server.
 FILES_AT_ONCE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
-# What each test did, for .ci/tests.
+# The results of the tests, which .ci/tests reads.
 RESULTS := $(CURDIR)/build/tests
 GO_TEST = mkdir -p $(RESULTS); $(NICE) $$(.ci/tool gotestsum) --format pkgname --format-hide-empty-pkg --hide-summary=skipped \
 	--jsonfile $(RESULTS)/$@.json -- $(QUICK) -skip "$$(.ci/tests quarantined go)"
 PYTEST = -m pytest -q -rs --junitxml=$(RESULTS)/$@.xml $$(../.ci/tests quarantined python)
-# make lint vets, and a debugger is not at work here.
+# make lint runs vet, and no debugger needs the symbols.
 QUICK := -vet=off -ldflags=-w -timeout 15m
-# Identifies what tests start and go test does not see, so that it uses no cached result of other programs. A commit that
-# changes only the revision in the binaries does not count.
+# Identifies the programs that tests start, which go test does not see, so that no cached result of other programs is used. A
+# commit that only changes the revision in the binaries does not count.
 PROGRAMS = $$({ go list -deps -export -f '{{if not .Standard}}{{.BuildID}}{{end}}' . ./orchestrator/lab/outbid-lab; \
 	find sdk-python/src examples deploy -type f ! -name '*.pyc' | sort | xargs cksum; } | cksum)
 FIXTURES = versitygw=$$(.ci/tool versitygw); natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
 	programs="$(PROGRAMS)"; export OUTBID_TEST_PROGRAMS="$$programs"; \
 	export OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid \
 	OUTBID_LAB_BIN=$(CURDIR)/bin/outbid-lab GORACE=atexit_sleep_ms=0
-# Tests that need programs which take minutes to build and which nothing else needs.
+# Tests that need programs which take minutes to build and have no other use.
 SERVICES := TestAlerts TestAlertsOfNodesAndTrials TestAlertsOfServersAndNATS TestAlertOfADamagedLedger TestCountersNeverFall \
   TestTracesReachACollector TestThePlatformGuide TestMinio TestPresignedAgainstMinio TestMinioTidiesByItself
 SERVICES_IN := ./deploy ./orchestrator/endtoend ./orchestrator/objects
 
 .PHONY: help build image wheel reproducible test test-go test-concurrent test-endtoend test-calm test-whole test-python test-services test-chaos test-integrations test-optuna-examples test-browser test-sign-in test-chart test-kubernetes matrix lint fmt gen dashboard demo bench fuzz mutate docs changelog baseline site clean
 
-help: ## say what can be made
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/outbid, and bin/outbid-lab, which can also compare policies
@@ -68,11 +68,11 @@ reproducible: ## check that two builds of HEAD in different folders have the sam
 	.ci/reproducible $(if $(COLD),--cold)
 
 test: build ## run the tests of Go and of the SDK; four kinds side by side, as some compute and others wait; RACE=1: with the race detector, as CI does
-	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
+	.ci/python >/dev/null # first: thousands of files take minutes to write while servers of tests sync the disk
 	$(MAKE) --no-print-directory --jobs=4 test-python test-concurrent test-endtoend test-calm $(if $(RACE),test-whole)
 
-# Tests that only compute, and so know no deadlines, take the processor time that the others leave while they wait. It is
-# a fifth less if garbage is collected less often.
+# Tests that only compute have no deadlines, so they run at low priority, in the time in which the others wait. Collecting
+# garbage less often saves a fifth of it.
 test-calm: NICE := nice
 test-calm test-whole: export GOGC := 400
 
@@ -123,7 +123,7 @@ test-kubernetes: build image ## follow the chart's README on a real Kubernetes n
 
 test-browser: build ## run the tests of the dashboard in a real browser, Chromium
 	.ci/need chromium && python=$$(.ci/python browser); \
-	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q -p no:cacheprovider orchestrator/dashboard/browser
+	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(subst ../,,$(PYTEST)) -p no:cacheprovider orchestrator/dashboard/browser
 
 test-chaos: build ## disturb a cluster of real processes for OUTBID_CHAOS (2m), and check that nothing is lost or done twice
 	export OUTBID_CHAOS=$${OUTBID_CHAOS:-2m}; $(FIXTURES); $(GO_TEST) -count 1 -timeout 3h -run '^TestChaos$$' ./orchestrator/endtoend

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// pureRooms are the deterministic packages. impureCorners are subpackages that are exempt.
+// purePackages are the deterministic packages. impureSubpackages are subpackages that are exempt.
 var (
-	pureRooms = []string{
+	purePackages = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
 		"orchestrator/agent", "orchestrator/policy", "orchestrator/lab/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
 		"orchestrator/limits", "orchestrator/explain",
 	}
-	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin", "orchestrator/explain/evidence"}
+	impureSubpackages = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin", "orchestrator/explain/evidence"}
 )
 
 // pureMayImport are the modules that a deterministic package may use, because they only compute.
@@ -39,10 +39,10 @@ var seededNames = []string{
 }
 
 func pure(s *source) bool {
-	return !s.test && in(s.dir, pureRooms...) && !in(s.dir, impureCorners...)
+	return !s.test && in(s.dir, purePackages...) && !in(s.dir, impureSubpackages...)
 }
 
-func TestPureRoomsImportNothingThatReachesOutside(t *testing.T) {
+func TestPurePackagesImportNothingImpure(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
 		if !pure(s) {
@@ -59,10 +59,10 @@ func TestPureRoomsImportNothingThatReachesOutside(t *testing.T) {
 // impure explains why a deterministic package must not import a package, or returns "" if it may.
 func impure(path string) string {
 	if dir, ok := local(path); ok {
-		if in(dir, "proto") || in(dir, pureRooms...) && !in(dir, impureCorners...) {
+		if in(dir, "proto") || in(dir, purePackages...) && !in(dir, impureSubpackages...) {
 			return ""
 		}
-		return "a pure room may import only pure rooms and the messages"
+		return "a pure package may import only pure packages and the messages"
 	}
 	if path != "math/rand/v2" && in(path, pureMayNotImport...) {
 		return "it does I/O, waits, or hides state"
@@ -74,7 +74,7 @@ func impure(path string) string {
 	return ""
 }
 
-func TestPureRoomsReadNoClockAndNoHiddenRandomness(t *testing.T) {
+func TestPurePackagesReadNoClockAndNoHiddenRandomness(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {
 		if !pure(s) {
@@ -84,7 +84,7 @@ func TestPureRoomsReadNoClockAndNoHiddenRandomness(t *testing.T) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s starts a goroutine in a pure room", s.at(n))
+				t.Errorf("%s starts a goroutine in a pure package", s.at(n))
 			case *ast.SelectorExpr:
 				x, ok := n.X.(*ast.Ident)
 				if !ok {
@@ -92,7 +92,7 @@ func TestPureRoomsReadNoClockAndNoHiddenRandomness(t *testing.T) {
 				}
 				switch pkg := names[x.Name]; {
 				case pkg == "time" && slices.Contains(clockCalls, n.Sel.Name):
-					t.Errorf("%s uses time.%s in a pure room: let the time come in as an argument", s.at(n), n.Sel.Name)
+					t.Errorf("%s uses time.%s in a pure package: take the time as an argument", s.at(n), n.Sel.Name)
 				case pkg == "math/rand/v2" && !slices.Contains(seededNames, n.Sel.Name):
 					t.Errorf("%s uses rand.%s, which draws from a global generator", s.at(n), n.Sel.Name)
 				}
@@ -128,12 +128,12 @@ type wall struct {
 	why   string
 }
 
-func orchestratorRooms(names ...string) []string {
-	rooms := make([]string, len(names))
+func orchestratorPackages(names ...string) []string {
+	paths := make([]string, len(names))
 	for i, name := range names {
-		rooms[i] = "orchestrator/" + name
+		paths[i] = "orchestrator/" + name
 	}
-	return rooms
+	return paths
 }
 
 // walls lists the forbidden dependencies.
@@ -141,63 +141,63 @@ func walls() []wall {
 	return []wall{
 		{
 			from: []string{"orchestrator/api"},
-			to:   orchestratorRooms("policy", "cluster", "agent", "fork", "curve", "ledger", "sim", "server", "cli"),
-			why:  "api never decides: it hands commands to control and shows what control shows it",
+			to:   orchestratorPackages("policy", "cluster", "agent", "fork", "curve", "ledger", "sim", "server", "cli"),
+			why:  "api decides nothing: it passes commands to control and shows the state",
 		},
 		{
 			from: []string{"worker"},
-			to: orchestratorRooms("state", "control", "ledger", "policy", "tuner", "cluster", "agent", "fork", "curve",
+			to: orchestratorPackages("state", "control", "ledger", "policy", "tuner", "cluster", "agent", "fork", "curve",
 				"api", "sim", "server", "cli", "history"),
-			why: "a worker reads orders, never state",
+			why: "a worker reads orders, not the state",
 		},
 		{
-			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("sim", "cli", "lab"),
-			to:  orchestratorRooms("sim"),
+			from: []string{"orchestrator", "worker"}, except: orchestratorPackages("sim", "cli", "lab"),
+			to:  orchestratorPackages("sim"),
 			why: "only the command line, the lab and tests may import sim",
 		},
 		{
-			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "lab"),
-			to:    orchestratorRooms("cli"),
-			tests: true, why: "the command line stands on top of everything",
+			from: []string{"orchestrator", "worker"}, except: orchestratorPackages("cli", "lab"),
+			to:    orchestratorPackages("cli"),
+			tests: true, why: "nothing below the command line may depend on it",
 		},
 		{
-			from: []string{".", "orchestrator", "worker", "proto", "examples"}, except: orchestratorRooms("lab"),
-			to:  orchestratorRooms("lab"),
+			from: []string{".", "orchestrator", "worker", "proto", "examples"}, except: orchestratorPackages("lab"),
+			to:  orchestratorPackages("lab"),
 			why: "the product does not contain what only comparisons need",
 		},
 		{
-			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "server", "endtoend"),
-			to:    orchestratorRooms("server"),
-			tests: true, why: "a server is made of the other rooms, which do not know it",
+			from: []string{"orchestrator", "worker"}, except: orchestratorPackages("cli", "server", "endtoend"),
+			to:    orchestratorPackages("server"),
+			tests: true, why: "the packages that a server consists of may not depend on it",
 		},
 		{
-			from: []string{"orchestrator"}, except: orchestratorRooms("cli", "server", "sim"),
+			from: []string{"orchestrator"}, except: orchestratorPackages("cli", "server", "sim"),
 			to:  []string{"worker"},
-			why: "the orchestrator talks to workers over the bus",
+			why: "the orchestrator reaches workers over the bus",
 		},
 		{
-			from: orchestratorRooms("ledger", "objects", "bus", "checkpoint", "checksum"),
-			to:   orchestratorRooms("control", "api", "server", "cli", "sim", "state", "policy", "tuner"),
-			why:  "arrows point down the picture only",
+			from: orchestratorPackages("ledger", "objects", "bus", "checkpoint", "checksum"),
+			to:   orchestratorPackages("control", "api", "server", "cli", "sim", "state", "policy", "tuner"),
+			why:  "imports follow the arrows of docs/internals/architecture.md",
 		},
 		{
 			from: []string{"orchestrator/control"},
-			to:   orchestratorRooms("api", "server", "cli", "sim"),
-			why:  "arrows point down the picture only",
+			to:   orchestratorPackages("api", "server", "cli", "sim"),
+			why:  "imports follow the arrows of docs/internals/architecture.md",
 		},
 		{
 			from: []string{"proto"}, to: []string{"orchestrator", "worker"}, tests: true,
-			why: "the messages know nobody",
+			why: "the messages depend on no other package",
 		},
 		{
 			from: []string{"."}, except: []string{"orchestrator", "worker", "proto", "examples"},
-			to:  append(orchestratorRooms("api", "control", "state", "bus", "ledger", "objects", "server", "sim"), "worker"),
-			why: "main hands over to orchestrator/cli",
+			to:  append(orchestratorPackages("api", "control", "state", "bus", "ledger", "objects", "server", "sim"), "worker"),
+			why: "main only calls orchestrator/cli",
 		},
 	}
 }
 
-func TestWallsBetweenRooms(t *testing.T) {
+func TestForbiddenImports(t *testing.T) {
 	t.Parallel()
 	all := sources(t)
 	for _, w := range walls() {

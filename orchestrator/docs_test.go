@@ -243,7 +243,7 @@ func TestDocsAreShort(t *testing.T) {
 	t.Log(words)
 }
 
-func TestArchitectureNamesEveryRoom(t *testing.T) {
+func TestArchitectureNamesEveryPackage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs/internals/architecture.md"))
 	if err != nil {

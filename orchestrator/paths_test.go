@@ -65,3 +65,21 @@ func missingFrom(t *testing.T, path string, names []string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return has[name] })
 }
+
+// The list of decisions in the documentation of this package names files and functions that exist.
+func TestDecisionsAreWhereTheDocumentationSays(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^//   - .*: (\S+\.go) (\w+)`).FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 10 {
+		t.Fatalf("doc.go lists %d decisions", len(rows))
+	}
+	for _, row := range rows {
+		for _, missing := range missingFrom(t, "orchestrator/"+row[1], row[2:]) {
+			t.Errorf("%s does not have %s", row[1], missing)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Regenerates the Go code beside the .proto files, the Python code in the SDK, and the reference of tuners. Needs protoc-gen-go,
+# Regenerates the Go code in the folder of the .proto files, the Python code in the SDK, and the reference of tuners. Needs protoc-gen-go,
 # protoc-gen-go-grpc and protoc-gen-grpc-gateway on the PATH, and a Python with grpcio-tools and mypy-protobuf as $PYTHON.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a one-time token for each of the workers that there are to be, once, and ends. A worker takes one that nobody
-# has taken yet and joins with it. More workers later: OUTBID_WORKERS=8 docker compose run --rm invite
+# Creates a one-time token for each of COUNT workers that does not have one yet. Each worker takes an unused token and joins
+# with it. To add workers later: OUTBID_WORKERS=8 docker compose run --rm invite
 # Usage: invite.sh INVITES ADMIN_TOKEN COUNT, with OUTBID_URL and OUTBID_CA_FILE set and outbid in the PATH.
 set -eu
 invites=$1

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes what the services need to trust each other, once. Each part gets a directory of its own, with what it needs and
-# nothing else; the volumes of compose.yaml are these directories.
+# Creates the keys and passwords of the services at the first start. Each service gets a directory with only its own files;
+# these directories are the volumes of compose.yaml.
 #   authority  the key of the certificate authority: no service sees it
-#   nats       NATS's settings, and whom it trusts: nothing secret
+#   nats       NATS's settings and the keys that it trusts; nothing secret
 #   minio      MinIO's user and password
-#   serve      the cluster's keys, the API's certificate, who may call the API, the credentials of the store
-#   admin      a token for the administrator: of invite, which lets workers in, and of people
+#   serve      the cluster's keys, the API's certificate and tokens, the credentials of the store
+#   admin      the administrator's token, for people and for invite.sh
 #   public     the certificate of the authority
-#   invites    the one-time tokens that workers join with; invite.sh makes them
+#   invites    one-time tokens with which workers join; invite.sh creates them
 # Usage: setup.sh SECRETS NATS_CONF, with outbid in the PATH.
 set -eu
 secrets=$1
@@ -36,15 +36,15 @@ chmod 0600 "$secrets/authority"/*
 
 if [ ! -s "$secrets/admin/admin.token" ]; then
   outbid token new --file "$secrets/serve/tokens" --name admin --tenant '*' --role admin >"$secrets/admin/admin.token"
-  # With this one serve asks itself whether it is well.
+  # The token of the health check.
   outbid token new --file "$secrets/serve/tokens" --name health --tenant '*' --role viewer-nologs >"$secrets/serve/health.token"
 fi
 
 outbid nats init --keys "$secrets/serve/keys" --include "$secrets/nats/auth.conf"
-chmod 0600 "$secrets/nats/auth.conf" # no secret, but nobody else needs it
+chmod 0600 "$secrets/nats/auth.conf" # not secret, but only NATS needs it
 cp "$conf" "$secrets/nats/nats.conf"
 
-# The numbers are the users of compose.yaml; trials of the worker's container are none of them.
+# The users of compose.yaml. Trials of the worker's container never run as one of them.
 chmod 0755 "$secrets/public"
 chmod 0644 "$secrets/public/ca.pem"
 if [ "$(id -u)" = 0 ]; then

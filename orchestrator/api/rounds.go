@@ -64,8 +64,8 @@ func (s *roundService) redact(ctx context.Context, r *outbidv1.Round) {
 	}
 }
 
-// hiddenFrom reports of a sweep's id whether the caller may not learn that name: other tenants own the sweep, or it was
-// deleted.
+// hiddenFrom returns a function that reports whether a sweep must be hidden from the caller, because another tenant owns
+// it or it was deleted.
 func hiddenFrom(who Principal, control Control) func(sweep string) bool {
 	return func(id string) bool {
 		sweep, err := control.Sweep(id)

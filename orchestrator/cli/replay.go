@@ -33,8 +33,8 @@ func (sm *simCommands) replayCommand() *cobra.Command {
 
 Without --policy each round's policy repeats its decision from the state at that time. All decisions must be the same;
 otherwise it prints the first differences and exits with code 1. The ledger records the policy's options, including
-changes when the server was restarted; --policy-option overrides them for all rounds. Ledgers of simulated runs and of
-older servers do not record them: if such a run had policy options, give them here.
+changes when the server was restarted; --policy-option overrides them for all rounds. Ledgers of simulated runs do not
+record them: if such a run had policy options, give them here.
 
 With --policy it shows the results under other policies. The simulator runs the sweeps with their tuners, arrival times,
 nodes, trial speeds and reports. It also runs the ledger's own policy, with its last options, for a fair comparison, and

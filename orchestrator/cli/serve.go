@@ -56,7 +56,7 @@ optional. --oidc-bindings gives each user or group a tenant and a role (docs/ope
 		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "ca " + globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if sv.opts.tokenFile != "" {
-				return errJoinTokenGone("serve")
+				return badInput("--token-file: is for commands that call a server; --tokens names the tokens that this server accepts")
 			}
 			return sv.serve(cmd, &o, auditLog)
 		},
@@ -189,16 +189,4 @@ func natsFlags(cmd *cobra.Command, o *server.NATSConfig) {
 	f.StringVar(&o.NKey, "nats-nkey", "", "`FILE` with an NKey seed, for a NATS with separately managed users")
 	_ = cmd.MarkFlagFilename("nats-creds")
 	_ = cmd.MarkFlagFilename("nats-nkey")
-}
-
-// errJoinTokenGone is the error for --token-file, which in earlier versions named a token for all workers.
-func errJoinTokenGone(command string) error {
-	if command == "serve" {
-		return badInput("--token-file: workers no longer share a join token: 'serve' creates the cluster's keys in " +
-			"DATA/keys (--keys DIR for another directory), and each worker joins with a separate token " +
-			"('outbid worker token --name NAME'; see docs/operate/deploy.md)")
-	}
-	return badInput("--token-file: workers no longer share a join token: on the server run " +
-		"'outbid worker token --name NAME > join.token', here 'outbid worker join --server URL --join-token join.token " +
-		"--credentials DIR', then 'outbid worker --credentials DIR'")
 }

@@ -159,7 +159,7 @@ removes them. It requires an admin's token.`,
 			}
 			tn.printf("%s no longer has settings\n", args[0])
 			kept, err := c.ListSecrets(cmd.Context(), &outbidv1.ListSecretsRequest{Tenant: args[0]})
-			if n := len(kept.GetSecrets()); err == nil && n > 0 { // an older server does not support secrets
+			if n := len(kept.GetSecrets()); err == nil && n > 0 {
 				tn.notef("%d of its secrets remain: 'outbid secret list --tenant %s' lists them, 'outbid secret remove' removes them", n, args[0])
 			}
 			return nil

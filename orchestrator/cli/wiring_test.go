@@ -328,7 +328,7 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"'outbid tls new --dir tls --host tuner.example'", []string{"up", "--api", "tuner.example:7700"}},
 		{"only one of them", []string{"serve", "--nats", "nats://127.0.0.1:1", "--nats-listen", "127.0.0.1:0"}},
 		{"--standby requires --nats", []string{"serve", "--standby"}},
-		{"no longer share a join token", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
+		{"--tokens names the tokens", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
 		{"--keys: keys of the cluster: ", []string{"serve", "--keys", damagedKeys(t), "--nats-listen", "127.0.0.1:0"}},
 		{"does not exist; create it with", []string{"serve", "--tokens", filepath.Join(data, "none"), "--nats-listen", "127.0.0.1:0"}},
 		{"s3", []string{"up", "--store", "s4://bucket"}},
@@ -359,7 +359,7 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 		args []string
 	}{
 		{"--credentials: missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
-		{"outbid worker join --server URL", exitUsage, []string{"--nats", s.file.NATS, "--token-file", old}},
+		{"'outbid worker join'", exitUsage, []string{"--nats", s.file.NATS, "--token-file", old}},
 		{"no such file", exitUsage, []string{"--nats", s.file.NATS, "--credentials", "nowhere"}},
 		{"does not contain a cluster's keys", exitUsage, []string{"--nats", s.file.NATS, "--keys", "nowhere"}},
 		{"only one of them", exitUsage, []string{"--credentials", "nowhere", "--keys", s.file.Keys}},

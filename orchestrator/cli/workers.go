@@ -61,7 +61,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-tr
 		Annotations:       map[string]string{ownInterrupts: "drains", globalFlags: "server ca " + globalLog},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wk.opts.tokenFile != "" {
-				return errJoinTokenGone("worker")
+				return badInput("--token-file: is for commands that call a server; 'outbid worker join' makes the credentials of a worker")
 			}
 			if cfg.Worker.DrainTimeout <= 0 {
 				return badInput("--drain-timeout %s: want more than 0", cfg.Worker.DrainTimeout)

@@ -101,7 +101,7 @@ func (s *sweepFile) load() error {
 	s.size = headSize
 	for s.size < length {
 		b, err := s.readHeader(s.size, length)
-		if err == nil && (s.size >= int64(synced.length) || !b.summed) {
+		if err == nil && s.size >= int64(synced.length) {
 			err = s.verify(b)
 		}
 		if err == nil && b.firstSeq <= s.lastSeq {

@@ -17,7 +17,7 @@ import (
 // the records, compressed if that makes them smaller.
 //
 //	slot:   u64 length on disk, u64 last ledger sequence, u32 CRC-32C of the two
-//	block:  u32 magic, u8 flags, u24 lowest bits of the CRC-32C of header and filter (0 in blocks of older versions), u32 stored
+//	block:  u32 magic, u8 flags, u24 lowest bits of the CRC-32C of header and filter, u32 stored
 //	        bytes, u32 raw bytes, u32 records, u32 CRC-32C of all the rest, u64 first and u64 last ledger sequence, u32 lowest
 //	        and u32 highest trial; filter; records
 //	record: uvarint ledger sequence after the block's first, uvarint trial, uvarint bytes, Report
@@ -43,8 +43,8 @@ const (
 
 	flagPacked = 1
 	flagFilter = 2
-	// flagSummed means that header and filter have a separate checksum, so that they can be trusted without reading
-	// the records.
+	// flagSummed is set in every block: header and filter have a separate checksum, so that they can be trusted without
+	// reading the records.
 	flagSummed = 4
 )
 
@@ -94,8 +94,6 @@ type block struct {
 	low      int32 // trial number
 	high     int32
 	trials   *filter // nil: any trial in between may be in the block
-	// summed reports that header and filter have been verified with their separate checksum.
-	summed bool
 }
 
 // has reports whether a trial may be in the block.
@@ -173,7 +171,7 @@ func (b *buffer) add(seq uint64, trial int32, r *outbidv1.Report) error {
 
 // encode returns the block and its index entry without the offset.
 func (b *buffer) encode() ([]byte, block) {
-	meta := block{records: b.records, firstSeq: b.firstSeq, lastSeq: b.lastSeq, low: b.low, high: b.high, summed: true}
+	meta := block{records: b.records, firstSeq: b.firstSeq, lastSeq: b.lastSeq, low: b.low, high: b.high}
 	flags, payload := byte(flagSummed), b.data
 	if packed := s2.Encode(nil, b.data); len(packed) < len(b.data) {
 		flags, payload = flags|flagPacked, packed
@@ -217,7 +215,7 @@ func getHeaderSum(head []byte) uint32 {
 // decodeHeader decodes the part of a block before the records. b holds at least the header, and the filter if there
 // is one.
 func decodeHeader(b []byte) (block, error) {
-	if len(b) < blockHeader || binary.LittleEndian.Uint32(b) != blockMagic || b[4]&^(flagPacked|flagFilter|flagSummed) != 0 {
+	if len(b) < blockHeader || binary.LittleEndian.Uint32(b) != blockMagic || b[4]&^(flagPacked|flagFilter) != flagSummed {
 		return block{}, errTorn
 	}
 	meta := block{
@@ -241,14 +239,12 @@ func decodeHeader(b []byte) (block, error) {
 		copy(meta.trials[:], b[blockHeader:])
 		meta.size += filterSize
 	}
-	if meta.summed = b[4]&flagSummed != 0; meta.summed {
-		end := blockHeader
-		if meta.trials != nil {
-			end += filterSize
-		}
-		if headerSum(b[:end]) != getHeaderSum(b) {
-			return block{}, errTorn
-		}
+	end := blockHeader
+	if meta.trials != nil {
+		end += filterSize
+	}
+	if headerSum(b[:end]) != getHeaderSum(b) {
+		return block{}, errTorn
 	}
 	return meta, nil
 }

@@ -47,40 +47,6 @@ func TestEveryBitOfAHeaderCounts(t *testing.T) {
 	}
 }
 
-// Blocks of older versions have no checksum of their headers: they are read in full when the file is opened.
-func TestOlderBlocksAreVerified(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	h := openHistory(t, dir)
-	mustAppend(t, h, 1, report(crashed, 0, 1))
-	closeHistory(t, h)
-	path := filepath.Join(dir, crashed+suffix)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := data[headSize:]
-	block[4] &^= flagSummed
-	putHeaderSum(block, 0)
-	copy(block[20:24], []byte{0, 0, 0, 0})
-	sum := checksum(block[:blockHeader], block[blockHeader:])
-	block[20], block[21], block[22], block[23] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
-	check := func(want bool) {
-		t.Helper()
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		h := openHistory(t, dir)
-		_, err := h.LastSeq(crashed)
-		if _, damaged := errors.AsType[*DamageError](err); damaged == want || !damaged && err != nil {
-			t.Errorf("whole: %t, and it gives %v", want, err)
-		}
-	}
-	check(true)
-	data[len(data)-1] ^= 1
-	check(false)
-}
-
 // A file that was closed, and is missing or truncated when it is opened again, is not recreated.
 func TestAFileThatIsGoneIsDamage(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func (p *Presigned) GetRange(ctx context.Context, key string, from, n int64) (io
 	if resp.StatusCode == http.StatusPartialContent {
 		return body, nil
 	}
-	// A server of an older version sends the whole object.
+	// The store ignored the range and sends the whole object.
 	if _, err := io.CopyN(io.Discard, body, from); err != nil {
 		return nil, errors.Join(fmt.Errorf("get %s from %s: %w", key, p, err), body.Close())
 	}

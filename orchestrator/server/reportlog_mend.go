@@ -30,7 +30,7 @@ type mends struct {
 	// reported reports whether a sweep has reports according to the state; it is nil before the state is restored.
 	reported func(sweep string) bool
 	running  map[string]*mend
-	// count is how often each sweep's file was rebuilt, and newest is the time of the last rebuild.
+	// count is the number of times that each sweep's file was rebuilt, and newest is the time of the last rebuild.
 	count  map[string]int
 	newest time.Time
 	failed map[string]error

@@ -82,7 +82,7 @@ func (s Span) Lease(id uint64) Span { return s.child("lease", id) }
 // Process returns the span of a lease's processes on a node.
 func (s Span) Process(node string, lease uint64) Span { return s.child("process", node, lease) }
 
-// Part returns the span of a part of a process, such as saving a step's checkpoint. The parts of no process have none.
+// Part returns the span of a part of a process, such as saving a step's checkpoint, or the zero Span if s is zero.
 func (s Span) Part(name string, step int64) Span {
 	if s.IsZero() {
 		return s

@@ -117,7 +117,7 @@ func removeIfDead(dir string) (bool, error) {
 	}
 	fd, err := unix.Open(filepath.Join(dir, aliveName), unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, nil //nolint:nilerr // of an earlier version
+		return false, nil //nolint:nilerr // not a directory of a worker
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {

@@ -95,7 +95,8 @@ func (ns *Nodes) Start() {
 	}
 }
 
-// nodeContact is what the core knows of a node besides the state: what must not outlive a restart.
+// nodeContact is the contact with a node since this server began to lead. It is not in the state, because it must not
+// survive a restart.
 type nodeContact struct {
 	// seen is when the node was last seen.
 	seen time.Time

@@ -56,7 +56,7 @@ func (rs *Rounds) InstallConfigured() error {
 	if rs.hasHistory {
 		return rs.handOver(rs.configured)
 	}
-	// It may have replaced the policy of an older server, with others since then: start from its initial state.
+	// Another policy decided since this one last did: start from its initial state.
 	if now, err := rs.configured.Snapshot(); err == nil && rs.initial != nil && !bytes.Equal(now, rs.initial) {
 		if err := rs.configured.Restore(rs.initial); err != nil {
 			return fmt.Errorf("policy %s: %w", rs.configured.Name(), err)

@@ -212,15 +212,15 @@ func (s *shared) parts(offered int, keeps []int) []int {
 	return parts
 }
 
-// turn returns the place in the queue of one that has a number of devices and asks for another.
+// turn returns the place in the queue of tenant or sweep i, which has a number of devices and asks for another.
 func (s *shared) turn(i, has int) turn {
 	t := s.all[i]
 	more := float64(has) + 1
 	return turn{index: i, below: more <= s.floor*s.devices*t.Weight/s.weights, rho: t.After(s.lease, more)}
 }
 
-// turn says how urgently one asks for another device: with it, it is still below its floor, and rho is what it will
-// have had of its share at the end of a lease.
+// turn is the urgency with which a tenant or sweep asks for another device. below reports that it is below its floor even
+// with that device; rho is the part of its share that it will have had by the end of a lease.
 type turn struct {
 	index int
 	below bool

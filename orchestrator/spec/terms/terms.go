@@ -73,9 +73,6 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 	if t.Utility, err = UtilityOf(s.GetUtility()); err != nil {
 		wrong = append(wrong, err)
 	}
-	if s.GetUtility() == nil {
-		t.Utility = labelledUtility(s.GetLabels())
-	}
 	if t.DeadlineIn, t.DeadlineAt, err = ParseDeadline(s.GetDeadline()); err != nil {
 		wrong = append(wrong, fmt.Errorf("deadline: %w", err))
 	}

@@ -43,23 +43,12 @@ func TestTerms(t *testing.T) {
 			&outbidv1.SweepSpec{Workload: &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{}}},
 			Terms{Demand: cluster.Demand{Min: 1, Max: 1, NeedsTrust: true}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second},
 		},
-		"a utility, and labels that are not one": {
+		"a utility, and labels that are only labels": {
 			&outbidv1.SweepSpec{Utility: &outbidv1.Utility{Priority: 3}, Labels: map[string]string{"utility.priority": "80"}},
 			Terms{
 				Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second,
 				Utility: &Utility{Kind: Sigmoid, Worth: 3},
 			},
-		},
-		"labels that say what a trial is worth": {
-			&outbidv1.SweepSpec{Labels: map[string]string{"utility.priority": "80", "utility.decay": "0.01", "utility.target": "soon"}},
-			Terms{
-				Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second,
-				Utility: &Utility{Kind: Sigmoid, Worth: 80, Decay: .01},
-			},
-		},
-		"labels that say nothing": {
-			&outbidv1.SweepSpec{Labels: map[string]string{"utility.priority": "-1", "utility.decay": "0.01"}},
-			Terms{Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second},
 		},
 		"clients": {
 			&outbidv1.SweepSpec{Workload: &outbidv1.SweepSpec_External{External: &outbidv1.External{Timeout: "1h"}}},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -88,25 +87,6 @@ func (u *Utility) check() error {
 		return fmt.Errorf("utility.decay: is missing; set the fraction of a linear utility that is lost each second, such as 0.001")
 	}
 	return nil
-}
-
-// labelledUtility returns the utility that versions before the field read from labels, or nil without such labels.
-func labelledUtility(labels map[string]string) *Utility {
-	number := func(name string) (float64, bool) {
-		f, err := strconv.ParseFloat(labels["utility."+name], 64)
-		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			return 0, false
-		}
-		return f, true
-	}
-	priority, ok := number("priority")
-	if !ok || priority < 0 {
-		return nil
-	}
-	u := &Utility{Kind: Sigmoid, Worth: priority}
-	u.Decay, _ = number("decay")
-	u.By, _ = number("target")
-	return u
 }
 
 // ParseDeadline reads a deadline: a time such as "2026-12-01T18:00:00Z", or a duration after the submission, such as

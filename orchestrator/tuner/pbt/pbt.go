@@ -178,12 +178,7 @@ func (p *pbt) trainOn(t tuner.Trial, reason string) {
 }
 
 func (p *pbt) Reported(e tuner.Reported) {
-	m := &p.Members[e.Trial]
-	m.Begun = true
-	if p.Trials[e.Trial].Phase == engine.Paused && e.Step > m.Step {
-		// It is running: an earlier version of this tuner, whose decisions are in the ledger, never paused it.
-		p.Trials[e.Trial].Phase, m.Target = engine.Running, p.after(m.Step)
-	}
+	p.Members[e.Trial].Begun = true
 }
 
 func (p *pbt) Reached(e tuner.Reached) error {

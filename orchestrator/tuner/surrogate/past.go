@@ -26,7 +26,7 @@ const (
 // A Past models an earlier sweep, which may resemble a new one.
 type Past struct {
 	model *Model
-	// scales are the logarithms of its lengths.
+	// scales are the logarithms of the length scales that model learned.
 	scales []float64
 	// lacks says which parameters none of its trials had.
 	lacks []bool

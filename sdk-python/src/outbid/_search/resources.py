@@ -156,7 +156,7 @@ class Limits:
 @hinted_class
 @dataclass(frozen=True)
 class Utility:
-    """The worth of finishing a trial, for policies that use utilities, such as `rrh`.
+    """The worth of finishing a trial, for policies that admit sweeps by utility, such as `oasis`.
 
     A trial that ends t after it was created is worth `priority / (1 + exp(decay * (t - target)))`: about `priority`
     long before `target`, half of it at `target`, and little long after. `target` is a duration. `decay` is how fast the

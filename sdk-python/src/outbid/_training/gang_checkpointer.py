@@ -158,7 +158,7 @@ class LeadingCheckpointer(ShardWriter):
     def _offer_manifest(self, weights: _Weights) -> None:
         answers = [self._shards[rank] for rank in range(self._size)]
         stored = [StoredShard(a["bytes"], a["sha256"], a["crc64nvme"]) for a in answers]
-        self._waits = True  # from here on for its own worker, which knows it
+        self._waits = True  # now only for its worker, which knows that
         path = self._path(weights, "shards")
         Manifest(weights.metadata, all(a["directory"] for a in answers), stored).write(path)
         size = sum(shard.bytes for shard in stored)

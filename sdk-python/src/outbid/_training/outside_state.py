@@ -251,7 +251,7 @@ def _names(code: CodeType) -> set[str]:
 
 @dataclass
 class _Assignments:
-    """The names outside of functions that they assign, by how they do it."""
+    """The global names that functions assign, by how they assign them."""
 
     guarded: set[str] = field(default_factory=set)  # where it is missing, such as `if data is None: data = load()`
     resets: set[str] = field(default_factory=set)  # in any case, and without reading it
