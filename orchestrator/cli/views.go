@@ -13,7 +13,8 @@ import (
 )
 
 // The structs below are the output of -o json. They are stable: fields are only added. The doc tags become the
-// reference in docs/reference/cli.md.
+// reference in docs/reference/cli.md. protojson would print the API's messages, without the columns that the CLI computes,
+// with 64-bit numbers and durations as strings, and with spaces that its documentation calls unstable.
 
 // sweepView is a sweep.
 type sweepView struct {

@@ -23,6 +23,9 @@ import (
 //	record: uvarint ledger sequence after the block's first, uvarint trial, uvarint bytes, Report
 //
 // Numbers are little-endian.
+//
+// Parquet is not used, because it has its index at the end of the file: a file that is appended to all the time, and cut at
+// any byte by a crash, would have none.
 const (
 	fileMagic  = "OUTBIDH1"
 	slotSize   = 20

@@ -1,6 +1,6 @@
 package sample
 
-// The direction numbers are dimensions 2 to 256 of new-joe-kuo-6.21201: S. Joe and F. Y. Kuo, "Constructing Sobol
+// gonum has no Sobol sequence. The direction numbers are dimensions 2 to 256 of new-joe-kuo-6.21201: S. Joe and F. Y. Kuo, "Constructing Sobol
 // sequences with better two-dimensional projections", SIAM J. Sci. Comput. 30, 2635-2654 (2008), under this licence:
 //
 // Copyright (c) 2008, Frances Y. Kuo and Stephen Joe
