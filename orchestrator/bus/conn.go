@@ -204,8 +204,8 @@ func Drain(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// MayConnectLater reports whether a failure to connect is one that waiting may mend: NATS is not there yet, or does not
-// answer. Credentials, certificates and addresses must be right.
+// MayConnectLater reports whether waiting may help after a failure to connect: NATS does not run yet, or does not answer.
+// Credentials, certificates and addresses must be right.
 func MayConnectLater(err error) bool {
 	if _, address := errors.AsType[*url.Error](err); address || isAboutTLS(err) { // url.Error is a net.Error, too
 		return false

@@ -34,8 +34,8 @@ type Settings struct {
 	// Lease is how long a node may run without contact to the server, and how long it must be silent before its
 	// devices are given to other trials.
 	Lease time.Duration
-	// Overlap is how long an earlier server that was cut off may have given orders after this one began. Nodes that this
-	// server has not heard of are not lost before that is over as well.
+	// Overlap is how long an earlier server that was cut off may have given orders after this one began. Nodes from
+	// which this server has no message are not lost before that time is over either.
 	Overlap time.Duration
 	// Version of this server. Workers of another major version are refused.
 	Version string

@@ -14,7 +14,7 @@ type part struct {
 }
 
 // open returns the part as the body of a request, and a channel that is closed once no request reads the source any
-// more. The part of a file has a descriptor of its own, so that a request which still reads it disturbs nothing, and so
+// more. The part of a file has a separate descriptor, so that a request which still reads it disturbs nothing, and so
 // that the kernel sends it without a copy in this process.
 func (p part) open() (io.ReadCloser, <-chan struct{}) {
 	closed := make(chan struct{})

@@ -158,7 +158,7 @@ type workerParts struct {
 	// lacks is called with the device that a trial waits for because another process of this machine uses it. It is nil
 	// for a worker in a separate process, which claims its devices for its lifetime.
 	lacks func(why string)
-	// lone says that no other server can lead while this process stands still.
+	// lone says that no other server can lead while this process is paused.
 	lone bool
 	// version is the version of this build.
 	version string
