@@ -141,7 +141,8 @@ func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 	return seq, data, nil
 }
 
-// usable returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was accepted.
+// usable returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was accepted. In that
+// case it removes the snapshots of lost batches, because the ledger will have other batches of these numbers.
 func (l *JetStream) usable(ctx context.Context) (uint64, error) {
 	l.mu.Lock()
 	lossy := l.lossy
@@ -149,7 +150,37 @@ func (l *JetStream) usable(ctx context.Context) (uint64, error) {
 	if !lossy {
 		return math.MaxUint64, nil
 	}
-	return l.Last(ctx)
+	list, err := l.snapshots.list(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last, err := l.Last(ctx) // after the list, because a snapshot follows its batch
+	if err != nil {
+		return 0, err
+	}
+	return last, l.snapshots.removeAfter(ctx, list, last)
+}
+
+// removeAfter removes the listed snapshots of batches after last.
+func (s *snapshots) removeAfter(ctx context.Context, l listed, last uint64) error {
+	ids := slices.Concat(l.whole, l.partial)
+	for _, c := range l.changes {
+		ids = append(ids, c.id)
+	}
+	for _, id := range ids {
+		if seq, err := seqOf(id); err != nil || seq <= last {
+			continue
+		}
+		s.log.Warn("a snapshot is of a batch that the ledger has lost; removing it", "snapshot", id)
+		if err := s.remove(ctx, id); err != nil {
+			return fmt.Errorf("remove the snapshot of a lost batch: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *snapshots) remove(ctx context.Context, id string) error {
+	return s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject+"."+id+".*"))
 }
 
 func (s *snapshots) save(ctx context.Context, seq uint64, data []byte) error {
@@ -281,7 +312,7 @@ func (s *snapshots) clean(ctx context.Context, id string) error {
 		if err := s.step("clean"); err != nil {
 			return err
 		}
-		errs = append(errs, s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject+"."+old+".*")))
+		errs = append(errs, s.remove(ctx, old))
 	}
 	return errors.Join(errs...)
 }
@@ -325,7 +356,6 @@ func (s *snapshots) load(ctx context.Context, most uint64) (uint64, []byte, erro
 		seq, data, err := s.read(ctx, id, endPart)
 		switch {
 		case err == nil && seq > most:
-			s.log.Warn("a snapshot is of a batch that the ledger has lost; using an older one", "snapshot", id)
 			continue
 		case err == nil:
 			return seq, data, nil

@@ -168,7 +168,7 @@ func TestChangesBeyondTheEnd(t *testing.T) {
 	t.Parallel()
 	nc, js, _ := looseStream(t)
 	l := open(t, nc, ledger.Config{})
-	mustAppend(t, l, "x")
+	first := mustAppend(t, l, "x")
 	mustAppend(t, l, "y")
 	if err := l.SaveSnapshot(testContext(t), 1, []byte("1")); err != nil {
 		t.Fatal(err)
@@ -196,5 +196,10 @@ func TestChangesBeyondTheEnd(t *testing.T) {
 	short.Accept(nil)
 	if got := found(t, short); got != "1" {
 		t.Errorf("found %q", got)
+	}
+	short.Resume(1, first.GetHash())
+	mustAppend(t, short, "z")
+	if got := found(t, open(t, nc, ledger.Config{})); got != "1" { // the changes are of the lost batch with this number
+		t.Errorf("after the next batch: found %q", got)
 	}
 }
