@@ -190,6 +190,54 @@ func failIf(fails bool) error {
 	return nil
 }
 
+// unsaved is a ledger without snapshots.
+type unsaved struct{ *ledger.JetStream }
+
+func (unsaved) LoadSnapshot(context.Context) (uint64, []byte, error) { return 0, nil, nil }
+
+// A server ends with changes in NATS, from which the next one continues.
+func TestChangesInNATS(t *testing.T) {
+	t.Parallel()
+	nc := startNATS(t)
+	node := &trainer{done: map[uint64]bool{}}
+	found := 0
+	for range 9 { // the first server saves the whole state; a later one may have merged its changes
+		r := startLoop(t, nc, &reports{})
+		node.work(t, r, sim.Sweep("s", "min", 30, sim.Tuner("random", nil)))
+		if _, err := r.Submit(t.Context(), sim.Sweep("waits", "min", 1, sim.Tuner("random", nil)), "me", ""); err != nil {
+			t.Fatal(err)
+		}
+		r.end(t)
+		l, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq, _, err := l.LoadSnapshot(t.Context())
+		if err != nil || seq == 0 {
+			t.Fatalf("the snapshot is of batch %d: %v", seq, err)
+		}
+		changes, err := l.LoadChanges(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += len(changes)
+		var encoded [][]byte
+		for _, from := range []ledger.Ledger{l, unsaved{l}} {
+			core, err := control.Restore(t.Context(), settings(), baseline.DRF{}, from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded = append(encoded, must(core.Snapshot()))
+		}
+		if !bytes.Equal(encoded[0], encoded[1]) {
+			t.Error("another state follows from the changes than from the ledger")
+		}
+	}
+	if found == 0 {
+		t.Error("no server saved changes")
+	}
+}
+
 // Changes that do not continue a snapshot are left out if they are since another state, and an error if they are damaged.
 func TestChangesOfAnotherStateAreLeftOut(t *testing.T) {
 	t.Parallel()
