@@ -129,7 +129,7 @@ func (n *trainer) work(t *testing.T, r *running, spec *outbidv1.SweepSpec) {
 }
 
 // A server that is killed after any of its snapshots leaves one from which the ledger leads to the same state as from its
-// beginning. Most of them are changes, which are merged before they are larger than what they change.
+// beginning. Most of them are changes, which are merged before they are larger than their snapshot.
 func TestChangesLeadToTheSameState(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(n int, whole bool) error{

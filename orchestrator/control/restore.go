@@ -56,7 +56,7 @@ type stored struct {
 	whole, changes int
 }
 
-// loadLayers reads the newest snapshot with the changes since then. It returns nil if there is none.
+// loadLayers reads the newest snapshot with the changes since then. It returns nil without a snapshot.
 func loadLayers(ctx context.Context, l ledger.Ledger) (*stored, error) {
 	seq, data, err := l.LoadSnapshot(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func load(set Settings, p policy.Policy, s *stored) (*Core, error) {
 		}
 	}
 	if snap.GetFormat() == state.Format { // otherwise everything is written again, so that no record has an old format
-		c.loaded, c.loadedWhole, c.loadedChanges = st.Saved(nil), s.whole, s.changes
+		c.loaded, c.loadedWhole, c.loadedChanges = state.SavedOf(st), s.whole, s.changes
 	}
 	return c, c.rounds.Load(snap)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// saver saves snapshots of the core while the loop runs: of the whole state if it is small, and otherwise of what has
-// changed since the newest one. Once the changes are large, it merges them into a snapshot of the whole state. Only the
+// saver saves snapshots of the core while the loop runs: of the whole state if it is small, and otherwise of the
+// changes since the newest one. Once the changes are large, it merges them into a snapshot of the whole state. Only the
 // loop's goroutine calls it.
 type saver struct {
 	ledger  ledger.Ledger
@@ -136,7 +136,7 @@ func (s *saver) save(frozen Frozen, since *state.Saved, timeout time.Duration) e
 }
 
 // maybeMerge merges the stored changes into a snapshot of the whole state once they are half as large, so that reading both
-// does not take much longer. That is done with what is stored, not with the core. Older versions read only such snapshots.
+// does not take much longer. It reads the stored snapshots, not the core. Older versions read only snapshots of the whole state.
 func (s *saver) maybeMerge() {
 	s.mu.Lock()
 	due := 2*s.changes > s.whole

@@ -7,7 +7,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Frozen is an immutable copy of a core with its tuners and policy, or of what has changed in it.
+// Frozen is an immutable copy of a core with its tuners and policy, or of the changes in it.
 type Frozen struct {
 	snapshot *outbidv1.StateSnapshot
 	// saved identifies the core's state.
@@ -17,13 +17,13 @@ type Frozen struct {
 // Freeze copies the core. That takes a fifth of the time of encoding it.
 func (c *Core) Freeze() (Frozen, error) { return c.FreezeSince(nil) }
 
-// FreezeSince copies what has changed since an earlier state, or everything if that is nil. It takes time in proportion
+// FreezeSince copies the changes since an earlier state, or everything if that is nil. It takes time in proportion
 // to the number of changed trials, and to the tuners of sweeps that have not ended.
 func (c *Core) FreezeSince(old *state.Saved) (Frozen, error) {
 	if c.Deciding() {
 		return Frozen{}, errDeciding
 	}
-	snap, saved := c.engine.st.SnapshotSince(old)
+	snap, saved := state.SnapshotSince(c.engine.st, old)
 	for i, r := range snap.GetSweeps() {
 		if old != nil && snap.GetChanges().GetSweeps()[i].GetUnchanged() {
 			continue

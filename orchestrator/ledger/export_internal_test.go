@@ -11,7 +11,7 @@ func (l *JetStream) StopArchive(at string, err error) {
 }
 
 // StopSnapshots makes a snapshot or changes fail before the nth time of a step: chunk, manifest or clean.
-func (l *JetStream) StopSnapshots(at string, nth int, err error) {
+func StopSnapshots(l *JetStream, at string, nth int, err error) {
 	l.snapshots.before = func(step string) error {
 		if step != at {
 			return nil

@@ -25,7 +25,7 @@ type Ledger interface {
 	SaveSnapshot(ctx context.Context, seq uint64, snapshot []byte) error
 	// LoadSnapshot returns the newest readable snapshot, or nil.
 	LoadSnapshot(ctx context.Context) (seq uint64, snapshot []byte, err error)
-	// SaveChanges stores what changed between the batches since and seq. A snapshot of batch since, or changes up to it,
+	// SaveChanges stores the changes between the batches since and seq. A snapshot of batch since, or changes up to it,
 	// must be stored.
 	SaveChanges(ctx context.Context, since, seq uint64, changes []byte) error
 	// LoadChanges returns the readable changes that follow a snapshot of batch since, each since the one before.

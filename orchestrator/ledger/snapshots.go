@@ -101,7 +101,7 @@ func (l *JetStream) SaveChanges(ctx context.Context, since, seq uint64, changes 
 // LoadChanges implements Ledger. Changes that cannot be read are skipped with a warning, because the batches give the same
 // state more slowly.
 func (l *JetStream) LoadChanges(ctx context.Context, since uint64) ([][]byte, error) {
-	most, err := l.usable(ctx)
+	most, err := usableSnapshots(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (l *JetStream) LoadChanges(ctx context.Context, since uint64) ([][]byte, er
 // none, gives the same state more slowly. A snapshot of a batch that the ledger does not have means that the ledger
 // has lost its end, and is a *DamageError.
 func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
-	most, err := l.usable(ctx)
+	most, err := usableSnapshots(ctx, l)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -141,9 +141,9 @@ func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 	return seq, data, nil
 }
 
-// usable returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was accepted. In that
+// usableSnapshots returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was accepted. In that
 // case it removes the snapshots of lost batches, because the ledger will have other batches of these numbers.
-func (l *JetStream) usable(ctx context.Context) (uint64, error) {
+func usableSnapshots(ctx context.Context, l *JetStream) (uint64, error) {
 	l.mu.Lock()
 	lossy := l.lossy
 	l.mu.Unlock()
@@ -238,7 +238,7 @@ type listed struct {
 	changes        []changes
 }
 
-// changes are what changed between the batches since and seq.
+// changes are those between the batches since and seq.
 type changes struct {
 	id         string
 	since, seq uint64
@@ -270,7 +270,7 @@ func (s *snapshots) list(ctx context.Context) (listed, error) {
 		case isChanges:
 			from, err1 := strconv.ParseUint(since, 10, 64)
 			to, err2 := seqOf(id)
-			if err1 == nil && err2 == nil && from < to { // otherwise another version's
+			if err1 == nil && err2 == nil && from < to { // a later version may write others
 				l.changes = append(l.changes, changes{id, from, to})
 			}
 		default:

@@ -77,7 +77,7 @@ func TestAKillInASnapshot(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l.StopSnapshots(c.step, c.nth, stop)
+			ledger.StopSnapshots(l, c.step, c.nth, stop)
 			if err := c.save(t, l); errors.Is(err, stop) != c.fails {
 				t.Fatalf("%v; want a stop: %t", err, c.fails)
 			}
@@ -120,7 +120,7 @@ func TestAKillInASnapshot(t *testing.T) {
 	}
 }
 
-// Damaged changes and those after them are left out, and what comes later is read from the ledger.
+// Damaged changes and those after them are left out, and the later batches are read from the ledger.
 func TestDamagedChangesArePassedOver(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, t.TempDir(), 0)})
@@ -132,7 +132,7 @@ func TestDamagedChangesArePassedOver(t *testing.T) {
 	if err := l.SaveSnapshot(testContext(t), 2, []byte("2")); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ since, seq uint64 }{{2, 4}, {4, 6}, {6, 8}, {4, 5}} { // the last one is another writer's
+	for _, c := range []struct{ since, seq uint64 }{{2, 4}, {4, 6}, {6, 8}, {4, 5}} { // another writer saved the last one
 		if err := l.SaveChanges(testContext(t), c.since, c.seq, []byte(fmt.Sprint(c.since, "-", c.seq))); err != nil {
 			t.Fatal(err)
 		}

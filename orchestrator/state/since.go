@@ -6,8 +6,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Saved identifies a state of which there is a snapshot, so that a later one may leave out what has not changed. It does
-// not change.
+// Saved identifies a state that has a snapshot, so that a later snapshot may leave out unchanged records. It is immutable.
 type Saved struct {
 	seq    uint64
 	hash   []byte
@@ -24,8 +23,11 @@ type savedSweep struct {
 // Seq returns the last batch of the state.
 func (o *Saved) Seq() uint64 { return o.seq }
 
-// Saved identifies the current state. old is an earlier one, or nil.
-func (st *State) Saved(old *Saved) *Saved {
+// SavedOf identifies a state.
+func SavedOf(st *State) *Saved { return savedAfter(st, nil) }
+
+// savedAfter identifies a state. old is an earlier one, or nil.
+func savedAfter(st *State, old *Saved) *Saved {
 	now := &Saved{seq: st.Seq, hash: st.Hash, joins: st.joins, sweeps: make(map[string]savedSweep, len(st.SweepIDs))}
 	for _, id := range st.SweepIDs {
 		s := st.Sweeps[id]
@@ -40,10 +42,10 @@ func (st *State) Saved(old *Saved) *Saved {
 	return now
 }
 
-// SnapshotSince returns a snapshot of what has changed since an earlier state, or of the whole state if old is nil. The
+// SnapshotSince returns a snapshot of the changes since an earlier state, or of the whole state if old is nil. The
 // record of a sweep that has ended and not changed has only an id. Others have the trials that have changed.
-func (st *State) SnapshotSince(old *Saved) (*outbidv1.StateSnapshot, *Saved) {
-	snap, now := st.withoutSweeps(), st.Saved(old)
+func SnapshotSince(st *State, old *Saved) (*outbidv1.StateSnapshot, *Saved) {
+	snap, now := withoutSweeps(st), savedAfter(st, old)
 	if old != nil {
 		snap.Changes = &outbidv1.SnapshotChanges{Since: old.seq, Hash: old.hash}
 	}

@@ -15,12 +15,12 @@ import (
 
 // Snapshot returns the whole state. Callers add the snapshots of the tuners and the policy.
 func (st *State) Snapshot() *outbidv1.StateSnapshot {
-	snap, _ := st.SnapshotSince(nil)
+	snap, _ := SnapshotSince(st, nil)
 	return snap
 }
 
 // withoutSweeps returns a snapshot of everything except the sweeps.
-func (st *State) withoutSweeps() *outbidv1.StateSnapshot {
+func withoutSweeps(st *State) *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
