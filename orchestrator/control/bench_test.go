@@ -218,3 +218,28 @@ func BenchmarkRestore(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFreeze measures how long the loop waits for a snapshot of 100,000 trials, and for one of the changes of 8,000
+// more, which is about 50,000 events.
+func BenchmarkFreeze(b *testing.B) {
+	const trials, more = 100_000, 8_000
+	n := newBench(b, 64, sim.Sweep("s", "min", trials+more, sim.Tuner("random", nil)))
+	for len(n.core.State().Sweeps["s-1"].Trials) < trials {
+		n.work()
+	}
+	before, err := n.core.Freeze()
+	if err != nil {
+		b.Fatal(err)
+	}
+	n.turnOver(trials + more)
+	for _, since := range []*state.Saved{nil, before.Saved()} {
+		b.Run(map[bool]string{true: "whole", false: "changes"}[since == nil], func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := n.core.FreezeSince(since); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

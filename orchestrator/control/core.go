@@ -100,6 +100,10 @@ type Core struct {
 	nodes   *nodes.Nodes
 	rounds  *rounds.Rounds
 	sweeps  *sweeps.Sweeps
+	// loaded identifies the state of the snapshot from which the core was restored, or is nil. loadedWhole and
+	// loadedChanges are the sizes of that snapshot and of the changes since then.
+	loaded                     *state.Saved
+	loadedWhole, loadedChanges int
 }
 
 // Outcome is what a step asks the caller to do. The caller must append Events to the ledger before anything else.

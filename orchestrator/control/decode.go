@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 
@@ -15,43 +14,8 @@ import (
 // Nearly all of a large snapshot is records of trials. They are decoded apart from the rest: on all cores, and each is
 // released as soon as its trial is restored. Otherwise most of a restart would be the collection of garbage.
 
-// The fields of the lists in a snapshot: sweeps of a StateSnapshot, and trials of a SweepRecord.
-const (
-	snapshotSweeps = 8
-	sweepTrials    = 9
-)
-
 // trialsAtOnce is how many trials a goroutine decodes before it takes others.
 const trialsAtOnce = 1024
-
-// decodeSnapshot decodes a snapshot. The records of trials are left out of the message; the trials of each sweep are
-// returned in the order of the sweeps.
-func decodeSnapshot(data []byte) (*outbidv1.StateSnapshot, [][]state.RestoredTrial, error) {
-	rest, sweeps, err := splitField(data, snapshotSweeps)
-	if err != nil {
-		return nil, nil, fmt.Errorf("decoding the snapshot: %w", err)
-	}
-	snap := new(outbidv1.StateSnapshot)
-	if err := proto.Unmarshal(rest, snap); err != nil {
-		return nil, nil, fmt.Errorf("decoding the snapshot: %w", err)
-	}
-	all := make([][]state.RestoredTrial, len(sweeps))
-	for i, encoded := range sweeps {
-		rest, trials, err := splitField(encoded, sweepTrials)
-		r := new(outbidv1.SweepRecord)
-		if err == nil {
-			err = proto.Unmarshal(rest, r)
-		}
-		if err == nil {
-			all[i], err = decodeTrials(trials)
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("decoding the snapshot: sweep %d: %w", i, err)
-		}
-		snap.Sweeps = append(snap.Sweeps, r)
-	}
-	return snap, all, nil
-}
 
 // splitField returns the values of a field of an encoded message, and the message without them.
 func splitField(data []byte, field protowire.Number) (rest []byte, values [][]byte, err error) {

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -26,12 +27,12 @@ func TestDecodeSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range data {
-		_, _, got := decodeSnapshot(data[:n])
+		_, _, got := decodeAll(data[:n])
 		if want := proto.Unmarshal(data[:n], new(outbidv1.StateSnapshot)); (got == nil) != (want == nil) {
 			t.Errorf("the first %d of %d bytes: %v, want %v", n, len(data), got, want)
 		}
 	}
-	snap, trials, err := decodeSnapshot(data)
+	snap, trials, err := decodeAll(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,4 +45,12 @@ func TestDecodeSnapshot(t *testing.T) {
 	if !proto.Equal(snap, whole) {
 		t.Errorf("decoded %v, want %v", snap, whole)
 	}
+}
+
+func decodeAll(data []byte) (*outbidv1.StateSnapshot, [][]state.RestoredTrial, error) {
+	l, err := layersOf(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.decode()
 }

@@ -104,7 +104,7 @@ func newLoop(cfg Config) *Loop {
 	l.renewer = &renewer{
 		queue: l.queue, arrivals: l.arrivals, time: l.time, deliver: cfg.Send, patience: cfg.AppendPatience, logger: cfg.Logger,
 	}
-	l.saver = &saver{ledger: cfg.Ledger, history: cfg.History, logger: cfg.Logger, every: cfg.SnapshotEvery, slot: make(chan struct{}, 1)}
+	l.saver = newSaver(cfg)
 	l.faults = &faultLog{time: l.time, logger: cfg.Logger, told: map[string]faultLogged{}}
 	l.Reads = &Reads{
 		cfg: &l.cfg, views: l.views, arrivals: l.arrivals, time: l.time, samplers: l.tuners.samplers,
@@ -133,7 +133,8 @@ func (l *Loop) takeOver(ctx context.Context) error {
 	if batches == 0 {
 		l.recent.begin(core.State().Seq + 1)
 	}
-	l.core, l.saver.events = core, replayed
+	l.core = core
+	l.saver.restored(core, replayed)
 	if err := l.time.start(ctx, l.cfg, core.State().Time); err != nil {
 		return err
 	}
@@ -178,6 +179,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.renewer.start()()
 	defer l.policy.Wait()
 	defer l.tuners.end()
+	defer l.saver.end()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	if _, err := l.step(ctx, []Input{ReadPrices{}}); err != nil { // before the first submission, which may limit its cost
@@ -187,7 +189,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		var inputs []Input
 		select {
 		case <-ctx.Done():
-			l.saver.writing.Wait()
+			l.saver.wait()
 			return l.finish(ctx)
 		case in := <-l.queue.in:
 			inputs = l.gather(l.arrivals.dequeued(in))
@@ -202,7 +204,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		for more := true; more; inputs = nil {
 			var err error
 			if more, err = l.step(ctx, inputs); err != nil {
-				l.saver.writing.Wait()
+				l.saver.wait()
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,11 +17,11 @@ import (
 func Restore(
 	ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger, seen func(b *outbidv1.Batch, events []*outbidv1.Event) error,
 ) (*Core, error) {
-	_, data, err := l.LoadSnapshot(ctx)
+	stored, err := loadLayers(ctx, l)
 	if err != nil {
-		return nil, fmt.Errorf("loading the newest snapshot: %w", err)
+		return nil, err
 	}
-	c, err := load(set, p, data)
+	c, err := load(set, p, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +49,55 @@ func Restore(
 	return c, nil
 }
 
-// load returns the core of a snapshot, or a new one if data is nil.
-func load(set Settings, p policy.Policy, data []byte) (*Core, error) {
+// stored is the newest snapshot in a ledger.
+type stored struct {
+	layers *layers
+	// whole is the size of the snapshot of the whole state, and changes that of the changes since then.
+	whole, changes int
+}
+
+// loadLayers reads the newest snapshot with the changes since then. It returns nil without a snapshot.
+func loadLayers(ctx context.Context, l ledger.Ledger) (*stored, error) {
+	seq, data, err := l.LoadSnapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading the newest snapshot: %w", err)
+	}
 	if data == nil {
+		return nil, nil //nolint:nilnil // a ledger begins without
+	}
+	s := &stored{whole: len(data)}
+	if s.layers, err = layersOf(data); err != nil {
+		return nil, err
+	}
+	if s.layers.head.GetChanges() != nil {
+		return nil, fmt.Errorf("the snapshot of batch %d has only changes", seq)
+	}
+	all, err := l.LoadChanges(ctx, seq)
+	if err != nil {
+		return nil, fmt.Errorf("loading the changes since the newest snapshot: %w", err)
+	}
+	for _, data := range all {
+		next, err := layersOf(data)
+		if err == nil {
+			err = s.layers.apply(next)
+		}
+		if errors.Is(err, errNotNext) {
+			return s, nil // the ledger had lost its end, and these are of the lost batches
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.changes += len(data)
+	}
+	return s, nil
+}
+
+// load returns the core of a snapshot, or a new one if s is nil.
+func load(set Settings, p policy.Policy, s *stored) (*Core, error) {
+	if s == nil {
 		return NewCore(set, p, state.New()), nil
 	}
-	snap, trials, err := decodeSnapshot(data)
+	snap, trials, err := s.layers.decode()
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +110,9 @@ func load(set Settings, p policy.Policy, data []byte) (*Core, error) {
 		if err := c.tuning.Load(r); err != nil {
 			return nil, err
 		}
+	}
+	if snap.GetFormat() == state.Format { // otherwise everything is written again, so that no record has an old format
+		c.loaded, c.loadedWhole, c.loadedChanges = state.SavedOf(st), s.whole, s.changes
 	}
 	return c, c.rounds.Load(snap)
 }

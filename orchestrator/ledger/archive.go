@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -94,12 +92,11 @@ func (l *JetStream) archivable(ctx context.Context, before time.Time) (*segment,
 
 // newest returns the batch of the newest whole snapshot, or 0.
 func (s *snapshots) newest(ctx context.Context) (uint64, error) {
-	whole, _, err := s.ids(ctx)
-	if err != nil || len(whole) == 0 {
+	l, err := s.list(ctx)
+	if err != nil || len(l.whole) == 0 {
 		return 0, err
 	}
-	seq, _, _ := strings.Cut(whole[0], ".")
-	return strconv.ParseUint(seq, 10, 64)
+	return seqOf(l.whole[0])
 }
 
 // archiveSegment archives the oldest segment, which ends with batch end.

@@ -9,3 +9,16 @@ func (l *JetStream) StopArchive(at string, err error) {
 		return nil
 	}
 }
+
+// StopSnapshots makes a snapshot or changes fail before the nth time of a step: chunk, manifest or clean.
+func StopSnapshots(l *JetStream, at string, nth int, err error) {
+	l.snapshots.before = func(step string) error {
+		if step != at {
+			return nil
+		}
+		if nth--; nth >= 0 {
+			return nil
+		}
+		return err
+	}
+}

@@ -184,6 +184,10 @@ func TestAnOlderSnapshotAfterALoss(t *testing.T) {
 	if b := mustAppend(t, short, "z"); b.GetSeq() != 2 {
 		t.Errorf("the next batch is %d", b.GetSeq())
 	}
+	// The new batch has the number of the lost one, whose snapshot must not be used.
+	if seq, snapshot, err := short.LoadSnapshot(testContext(t)); err != nil || seq != 1 || string(snapshot) != "older" {
+		t.Errorf("after the next batch: batch %d, %q: %v", seq, snapshot, err)
+	}
 }
 
 func TestWithout(t *testing.T) {

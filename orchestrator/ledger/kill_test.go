@@ -23,7 +23,7 @@ const (
 )
 
 // TestKilledWriterProcess is not a test but the process that TestKillNineWhileStreamsRoll kills: a NATS server and a
-// writer that prints what was acknowledged, and archives.
+// writer that prints what was acknowledged, saves snapshots and changes, and archives.
 func TestKilledWriterProcess(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(killedDir)
@@ -34,6 +34,7 @@ func TestKilledWriterProcess(t *testing.T) {
 	if texts, last := notesIn(t, l); len(texts) > 0 {
 		l.Resume(last.GetSeq(), last.GetHash())
 	}
+	saved := newestIn(t, l)
 	for i := 0; ; i++ {
 		text := fmt.Sprint(os.Getenv(killedBegin), ".", i)
 		if i%2 == 1 {
@@ -42,19 +43,48 @@ func TestKilledWriterProcess(t *testing.T) {
 			mustAppend(t, l, text)
 		}
 		fmt.Println("acknowledged", text)
-		if i%4 == 3 {
-			last, err := l.Last(testContext(t))
-			if err == nil {
-				err = l.SaveSnapshot(testContext(t), last, []byte("state"))
-			}
+		last, err := l.Last(testContext(t))
+		switch {
+		case err != nil:
+		case i%4 == 3:
+			err = l.SaveSnapshot(testContext(t), last, []byte(fmt.Sprint(last)+inParts()))
 			if err == nil {
 				_, err = l.Archive(testContext(t), everything())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+		case saved > 0:
+			err = l.SaveChanges(testContext(t), saved, last, []byte(fmt.Sprint(saved, "-", last)+inParts()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if saved = newestIn(t, l); saved != last && i >= 4 {
+			t.Fatalf("the newest snapshot is of batch %d, want %d", saved, last)
 		}
 	}
+}
+
+// newestIn returns the batch of the newest snapshot with the changes since then. It prints if they do not belong together.
+func newestIn(t *testing.T, l *ledger.JetStream) uint64 {
+	t.Helper()
+	all := strings.Fields(found(t, l))
+	if len(all) == 0 {
+		return 0
+	}
+	at := all[0]
+	for _, c := range all[1:] {
+		since, to, isChanges := strings.Cut(c, "-")
+		if !isChanges || since != at {
+			fmt.Println("broken", all)
+			t.FailNow()
+		}
+		at = to
+	}
+	seq, err := strconv.ParseUint(at, 10, 64)
+	if err != nil {
+		fmt.Println("broken", all)
+		t.FailNow()
+	}
+	return seq
 }
 
 // TestKillNineWhileStreamsRoll repeatedly kills the process with the NATS server and the writer, while every third
@@ -78,6 +108,9 @@ func TestKillNineWhileStreamsRoll(t *testing.T) {
 		kill := time.AfterFunc(time.Hour, func() { _ = cmd.Process.Kill() })
 		lines, until := bufio.NewScanner(out), 1+random.IntN(7)
 		for n := 0; lines.Scan(); {
+			if text, ok := strings.CutPrefix(lines.Text(), "broken "); ok {
+				t.Errorf("seed %d, life %d: snapshot and changes are %s", seed, life, text)
+			}
 			if text, ok := strings.CutPrefix(lines.Text(), "acknowledged "); ok {
 				acked = append(acked, text)
 				if n++; n == until { // during one of the next appends

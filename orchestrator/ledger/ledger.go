@@ -25,6 +25,11 @@ type Ledger interface {
 	SaveSnapshot(ctx context.Context, seq uint64, snapshot []byte) error
 	// LoadSnapshot returns the newest readable snapshot, or nil.
 	LoadSnapshot(ctx context.Context) (seq uint64, snapshot []byte, err error)
+	// SaveChanges stores the changes between the batches since and seq. A snapshot of batch since, or changes up to it,
+	// must be stored.
+	SaveChanges(ctx context.Context, since, seq uint64, changes []byte) error
+	// LoadChanges returns the readable changes that follow a snapshot of batch since, each since the one before.
+	LoadChanges(ctx context.Context, since uint64) (changes [][]byte, err error)
 	// Resume sets the position of the writer after Read: the last sequence number and its hash.
 	Resume(seq uint64, hash []byte)
 	// Last returns the sequence number of the last batch, or 0.

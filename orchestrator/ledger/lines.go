@@ -145,3 +145,9 @@ func (l *Lines) Last(ctx context.Context) (uint64, error) {
 	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error { last = b.GetSeq(); return nil })
 	return last, err
 }
+
+// SaveChanges implements Ledger.
+func (l *Lines) SaveChanges(context.Context, uint64, uint64, []byte) error { return ErrReadOnly }
+
+// LoadChanges implements Ledger. It returns none.
+func (l *Lines) LoadChanges(context.Context, uint64) ([][]byte, error) { return nil, nil }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,13 @@ type record struct {
 	batches  [][]byte
 	snapSeq  uint64
 	snapshot []byte
+	changes  []memoryChanges
+}
+
+// memoryChanges are what changed between two batches.
+type memoryChanges struct {
+	since, seq uint64
+	data       []byte
 }
 
 // NewMemory returns an empty ledger.
@@ -109,6 +117,7 @@ func (m *Memory) SaveSnapshot(ctx context.Context, seq uint64, snapshot []byte) 
 	}
 	if seq >= m.record.snapSeq {
 		m.record.snapSeq, m.record.snapshot = seq, bytes.Clone(snapshot)
+		m.record.changes = slices.DeleteFunc(slices.Clone(m.record.changes), func(c memoryChanges) bool { return c.seq <= seq })
 	}
 	return nil
 }
@@ -121,6 +130,35 @@ func (m *Memory) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 	m.record.mu.Lock()
 	defer m.record.mu.Unlock()
 	return m.record.snapSeq, bytes.Clone(m.record.snapshot), nil
+}
+
+// SaveChanges implements Ledger.
+func (m *Memory) SaveChanges(ctx context.Context, since, seq uint64, changes []byte) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("save changes: %w", err)
+	}
+	m.record.mu.Lock()
+	defer m.record.mu.Unlock()
+	if last := uint64(len(m.record.batches)); seq > last || since >= seq {
+		return fmt.Errorf("save changes: from batch %d to %d, but the last one is %d", since, seq, last)
+	}
+	m.record.changes = append(m.record.changes, memoryChanges{since, seq, bytes.Clone(changes)})
+	return nil
+}
+
+// LoadChanges implements Ledger.
+func (m *Memory) LoadChanges(ctx context.Context, since uint64) (changes [][]byte, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("load changes: %w", err)
+	}
+	m.record.mu.Lock()
+	defer m.record.mu.Unlock()
+	for _, c := range m.record.changes {
+		if c.since == since {
+			changes, since = append(changes, bytes.Clone(c.data)), c.seq
+		}
+	}
+	return changes, nil
 }
 
 // Resume implements Ledger.

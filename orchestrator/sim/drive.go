@@ -243,14 +243,23 @@ func (w *World) gang(places []state.Place) cluster.Gang {
 	return state.GangOf(places, func(p state.Place) (int, bool) { return w.places[p.Node], true })
 }
 
-// snapshots stores a snapshot of the orchestrator every few batches.
+// snapshots stores a snapshot of the orchestrator every few batches: the whole state first, then changes, and the whole
+// state again.
 type snapshots struct {
 	// every is the number of batches between two snapshots, or 0 for none; batches is the number of appended batches.
 	every, batches int
 	// frozen is the newest snapshot, and encoded its encoding at that time.
 	frozen  control.Frozen
 	encoded []byte
+	// core is the one of the newest stored snapshot, and saved identifies its state then. changes counts the changes since
+	// the newest whole snapshot.
+	core    *control.Core
+	saved   *state.Saved
+	changes int
 }
+
+// mostChanges is how many changes follow a whole snapshot.
+const mostChanges = 4
 
 // save stores a snapshot if it is time for one. The real orchestrator encodes it while it continues, so the previous one
 // must still give the same bytes.
@@ -259,20 +268,60 @@ func (s *snapshots) save(core *control.Core, l ledger.Ledger, seq uint64) error 
 	if s.every == 0 || s.batches%s.every > 0 {
 		return nil
 	}
+	if s.core != core { // another server
+		s.core, s.saved = core, core.Loaded()
+	}
 	if s.encoded != nil {
 		if again, err := s.frozen.Encode(); err != nil || !bytes.Equal(again, s.encoded) {
 			return fmt.Errorf("the snapshot before batch %d has changed while the orchestrator went on: %w", seq, err)
 		}
 	}
+	since := s.saved
+	if s.changes == mostChanges {
+		since = nil
+	}
 	var err error
-	if s.frozen, err = core.Freeze(); err == nil {
+	if s.frozen, err = core.FreezeSince(since); err == nil {
 		s.encoded, err = s.frozen.Encode()
 	}
-	if err == nil {
-		err = l.SaveSnapshot(context.Background(), seq, s.encoded)
+	switch {
+	case err != nil:
+	case since == nil:
+		s.changes, err = 0, l.SaveSnapshot(context.Background(), seq, s.encoded)
+	default:
+		s.changes++
+		if err = l.SaveChanges(context.Background(), since.Seq(), seq, s.encoded); err == nil {
+			err = s.compare(core, l)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
+	}
+	s.saved = s.frozen.Saved()
+	return nil
+}
+
+// compare returns an error if the stored snapshot with the changes since then is another than that of the whole state.
+func (s *snapshots) compare(core *control.Core, l ledger.Ledger) error {
+	whole, err := core.Snapshot()
+	if err != nil {
+		return err
+	}
+	seq, stored, err := l.LoadSnapshot(context.Background())
+	if err != nil {
+		return err
+	}
+	changes, err := l.LoadChanges(context.Background(), seq)
+	if err != nil {
+		return err
+	}
+	_, got, err1 := control.Merge(stored, changes...)
+	_, want, err2 := control.Merge(whole) // in the same encoding
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%d changes since batch %d lead to another state than that of batch %d", len(changes), seq, core.State().Seq)
 	}
 	return nil
 }
@@ -341,6 +390,10 @@ func (f *forgetful) Append(_ context.Context, at time.Time, _ []*outbidv1.Event)
 func (f *forgetful) Read(context.Context, uint64, func(*outbidv1.Batch) error) error { return errRead }
 func (f *forgetful) Resume(uint64, []byte)                                           {}
 func (f *forgetful) SaveSnapshot(context.Context, uint64, []byte) error              { return errRead }
+
+func (f *forgetful) SaveChanges(context.Context, uint64, uint64, []byte) error { return errRead }
+
+func (f *forgetful) LoadChanges(context.Context, uint64) ([][]byte, error) { return nil, errRead }
 
 func (f *forgetful) Last(context.Context) (uint64, error) { return f.seq, nil }
 

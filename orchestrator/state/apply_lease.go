@@ -277,6 +277,7 @@ func (f *foldContext) nodeJoined(e *outbidv1.NodeJoined) error {
 		Info: info, State: outbidv1.NodeState_NODE_STATE_UP, Changed: at, Shape: shape(info),
 		Holders: make([]*Lease, len(info.GetDevices())), Faults: kept,
 	}
+	st.joins++
 	st.noteFaulty(n)
 	st.avoidNoMore(info.GetName(), "")
 	return nil

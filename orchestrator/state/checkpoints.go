@@ -133,6 +133,7 @@ func (s *Sweep) unreadable(t *Trial, key string) {
 			}
 		}
 		if o.Probation != nil && o.Probation.GetKey() == key {
+			s.touch(o)
 			o.Probation = nil // nothing is left to judge
 		}
 		if o.Start.GetKey() == key {

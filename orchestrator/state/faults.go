@@ -49,6 +49,8 @@ func (st *State) avoidNoMore(node, sweep string) {
 			continue
 		}
 		t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Node == node })
+		s.Version++
+		s.touch(t)
 		st.watch(s, t)
 	}
 }
@@ -191,6 +193,7 @@ func (st *State) trainedOn(s *Sweep, l *Lease) {
 	for t, of := range st.avoiding { // in any order: each changes only its own trial
 		if of == s {
 			t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Starts == 0 && l.PlaceOn(a.Node) >= 0 })
+			s.touch(t)
 			st.watch(s, t)
 		}
 	}

@@ -15,6 +15,12 @@ import (
 
 // Snapshot returns the whole state. Callers add the snapshots of the tuners and the policy.
 func (st *State) Snapshot() *outbidv1.StateSnapshot {
+	snap, _ := SnapshotSince(st, nil)
+	return snap
+}
+
+// withoutSweeps returns a snapshot of everything except the sweeps.
+func withoutSweeps(st *State) *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
@@ -30,20 +36,16 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 			Faults: n.Faults,
 		})
 	}
-	for _, id := range st.SweepIDs {
-		r := st.Sweeps[id].snapshot()
-		r.StartedOn, r.TrainedOn = st.markedNodes(st.Sweeps[id].started), st.markedNodes(st.Sweeps[id].trained)
-		snap.Sweeps = append(snap.Sweeps, r)
-	}
 	return snap
 }
 
-func (s *Sweep) snapshot() *outbidv1.SweepRecord {
+// snapshot returns the sweep with some of its trials, by number.
+func (s *Sweep) snapshot(trials []int32) *outbidv1.SweepRecord {
 	r := &outbidv1.SweepRecord{
 		Id: s.ID, Spec: s.Spec, State: s.State, Reason: s.Reason, Actor: s.Actor, StopActor: s.StopActor,
 		IdempotencyKey: s.IdempotencyKey, Submitted: stamp(s.Submitted), Ended: stamp(s.Ended),
 		Notes: slices.Clone(s.Notes), TunerWaiting: s.Waiting, TunerExhausted: s.Exhausted,
-		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
+		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
 		Order: int64(s.Order), ReportBytes: s.ReportBytes, FailedBefore: s.FailedBefore, Cost: s.Cost, Memory: s.Memory,
@@ -52,8 +54,8 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
 	}
-	for i, t := range s.Trials {
-		r.Trials[i] = t.snapshot(s.ID)
+	for i, n := range trials {
+		r.Trials[i] = s.Trials[n].snapshot(s.ID)
 	}
 	if !slices.IsSortedFunc(s.Queued, byTime(s.Trials)) {
 		r.Queued = slices.Clone(s.Queued)

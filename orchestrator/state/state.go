@@ -52,6 +52,9 @@ type State struct {
 	faulty   []string
 	forked   map[*Sweep]bool
 
+	// joins counts the joins of nodes since this value was made.
+	joins uint64
+
 	table Table
 }
 

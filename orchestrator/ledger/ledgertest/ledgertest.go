@@ -62,6 +62,7 @@ func Run(t *testing.T, open Open) {
 		{"BigBatch", testBigBatch},
 		{"ReadBesideAppend", testReadBesideAppend},
 		{"Snapshots", testSnapshots},
+		{"Changes", testChanges},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -345,6 +346,56 @@ func testSnapshots(t *testing.T, open func() ledger.Ledger) {
 	if seq, _, err := l.LoadSnapshot(ctx); seq != 6 || err != nil {
 		t.Errorf("snapshot of batch %d, %v, after an older one was saved", seq, err)
 	}
+}
+
+func testChanges(t *testing.T, open func() ledger.Ledger) {
+	ctx, l := testContext(t), open()
+	for i := range 9 {
+		mustAppend(ctx, t, l, note(fmt.Sprint(i)))
+	}
+	big := string(bytes.Repeat([]byte("0123456789abcdef"), 3<<16))
+	want := func(when string, since uint64, wants ...string) {
+		t.Helper()
+		got, err := open().LoadChanges(ctx, since)
+		same := func(data []byte, text string) bool { return string(data) == text || string(data) == text+big }
+		if err != nil || !slices.EqualFunc(got, wants, same) {
+			t.Errorf("%s: %d changes since %d, %v; want %q", when, len(got), since, err, wants)
+		}
+	}
+	save := func(since, seq uint64, big string) {
+		t.Helper()
+		if err := l.SaveChanges(ctx, since, seq, []byte(fmt.Sprint(since, "-", seq)+big)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.SaveSnapshot(ctx, 2, []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	want("without any", 2)
+	save(2, 4, big)
+	save(4, 5, "")
+	want("with two", 2, "2-4", "4-5")
+	want("of another snapshot", 3)
+	want("from the middle", 4, "4-5")
+	if err := l.SaveSnapshot(ctx, 4, []byte("4")); err != nil { // the changes before it are merged
+		t.Fatal(err)
+	}
+	save(5, 8, big)
+	want("merged", 4, "4-5", "5-8")
+	want("of the older snapshot", 2)
+	for _, c := range []struct{ since, seq uint64 }{{5, 10}, {8, 8}, {8, 7}} {
+		if err := l.SaveChanges(ctx, c.since, c.seq, []byte("x")); err == nil {
+			t.Errorf("changes from batch %d to %d were saved", c.since, c.seq)
+		}
+	}
+	if seq, data, err := open().LoadSnapshot(ctx); seq != 4 || string(data) != "4" || err != nil {
+		t.Errorf("the snapshot is %d, %q, %v", seq, data, err)
+	}
+	if err := l.SaveSnapshot(ctx, 9, []byte("9")); err != nil {
+		t.Fatal(err)
+	}
+	want("after a later snapshot", 4)
+	want("of the later snapshot", 9)
 }
 
 // testModel makes two writers append and catch up in any order: only a writer at the end may append.

@@ -107,6 +107,14 @@ func (l *writtenLedger) LoadSnapshot(context.Context) (uint64, []byte, error) {
 	return 0, nil, errNotKept
 }
 
+// SaveChanges implements ledger.Ledger.
+func (l *writtenLedger) SaveChanges(context.Context, uint64, uint64, []byte) error { return errNotKept }
+
+// LoadChanges implements ledger.Ledger.
+func (l *writtenLedger) LoadChanges(context.Context, uint64) ([][]byte, error) {
+	return nil, errNotKept
+}
+
 // Resume implements ledger.Ledger.
 func (l *writtenLedger) Resume(uint64, []byte) {}
 

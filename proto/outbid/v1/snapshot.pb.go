@@ -59,7 +59,9 @@ type StateSnapshot struct {
 	// The prices of devices; absent before the first.
 	DevicePrices *DevicePrices `protobuf:"bytes,21,opt,name=device_prices,json=devicePrices,proto3" json:"device_prices,omitempty"`
 	// The cumulative usage and ends of each tenant's sweeps.
-	Totals        *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
+	Totals *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
+	// Absent in a snapshot of the whole state; otherwise this one has only what changed since another one.
+	Changes       *SnapshotChanges `protobuf:"bytes,51,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +243,131 @@ func (x *StateSnapshot) GetTotals() *Totals {
 	return nil
 }
 
+func (x *StateSnapshot) GetChanges() *SnapshotChanges {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// SnapshotChanges says what a snapshot lacks, which the one of an earlier batch has.
+type SnapshotChanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The earlier batch, with its hash.
+	Since uint64 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	Hash  []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	// For each sweep of the snapshot, in order.
+	Sweeps        []*SweepChanges `protobuf:"bytes,3,rep,name=sweeps,proto3" json:"sweeps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotChanges) Reset() {
+	*x = SnapshotChanges{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotChanges) ProtoMessage() {}
+
+func (x *SnapshotChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotChanges.ProtoReflect.Descriptor instead.
+func (*SnapshotChanges) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SnapshotChanges) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *SnapshotChanges) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *SnapshotChanges) GetSweeps() []*SweepChanges {
+	if x != nil {
+		return x.Sweeps
+	}
+	return nil
+}
+
+// SweepChanges says what a record of a sweep lacks.
+type SweepChanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The record has only an id, because nothing has changed.
+	Unchanged bool `protobuf:"varint,1,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	// The numbers of the trials in the record; the others have not changed.
+	Trials        []int32 `protobuf:"varint,2,rep,packed,name=trials,proto3" json:"trials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepChanges) Reset() {
+	*x = SweepChanges{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepChanges) ProtoMessage() {}
+
+func (x *SweepChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepChanges.ProtoReflect.Descriptor instead.
+func (*SweepChanges) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SweepChanges) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *SweepChanges) GetTrials() []int32 {
+	if x != nil {
+		return x.Trials
+	}
+	return nil
+}
+
 // Totals are the cumulative counters of all tenants. They never decrease, even if something is deleted.
 type Totals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -252,7 +379,7 @@ type Totals struct {
 
 func (x *Totals) Reset() {
 	*x = Totals{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +391,7 @@ func (x *Totals) String() string {
 func (*Totals) ProtoMessage() {}
 
 func (x *Totals) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +404,7 @@ func (x *Totals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Totals.ProtoReflect.Descriptor instead.
 func (*Totals) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Totals) GetTenants() []*TenantTotals {
@@ -306,7 +433,7 @@ type TenantTotals struct {
 
 func (x *TenantTotals) Reset() {
 	*x = TenantTotals{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +445,7 @@ func (x *TenantTotals) String() string {
 func (*TenantTotals) ProtoMessage() {}
 
 func (x *TenantTotals) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +458,7 @@ func (x *TenantTotals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantTotals.ProtoReflect.Descriptor instead.
 func (*TenantTotals) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TenantTotals) GetTenant() string {
@@ -389,7 +516,7 @@ type TenantMeter struct {
 
 func (x *TenantMeter) Reset() {
 	*x = TenantMeter{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +528,7 @@ func (x *TenantMeter) String() string {
 func (*TenantMeter) ProtoMessage() {}
 
 func (x *TenantMeter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +541,7 @@ func (x *TenantMeter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantMeter.ProtoReflect.Descriptor instead.
 func (*TenantMeter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TenantMeter) GetTenant() string {
@@ -453,7 +580,7 @@ type DeletedSweep struct {
 
 func (x *DeletedSweep) Reset() {
 	*x = DeletedSweep{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +592,7 @@ func (x *DeletedSweep) String() string {
 func (*DeletedSweep) ProtoMessage() {}
 
 func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +605,7 @@ func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletedSweep.ProtoReflect.Descriptor instead.
 func (*DeletedSweep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeletedSweep) GetId() string {
@@ -532,7 +659,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +671,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +684,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeRecord) GetInfo() *NodeInfo {
@@ -662,7 +789,7 @@ type SweepRecord struct {
 
 func (x *SweepRecord) Reset() {
 	*x = SweepRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +801,7 @@ func (x *SweepRecord) String() string {
 func (*SweepRecord) ProtoMessage() {}
 
 func (x *SweepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +814,7 @@ func (x *SweepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRecord.ProtoReflect.Descriptor instead.
 func (*SweepRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SweepRecord) GetId() string {
@@ -942,7 +1069,7 @@ type RemoteTuner struct {
 
 func (x *RemoteTuner) Reset() {
 	*x = RemoteTuner{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1081,7 @@ func (x *RemoteTuner) String() string {
 func (*RemoteTuner) ProtoMessage() {}
 
 func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1094,7 @@ func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTuner.ProtoReflect.Descriptor instead.
 func (*RemoteTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoteTuner) GetSpec() *SweepSpec {
@@ -1023,7 +1150,7 @@ type TunerQuestion struct {
 
 func (x *TunerQuestion) Reset() {
 	*x = TunerQuestion{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1162,7 @@ func (x *TunerQuestion) String() string {
 func (*TunerQuestion) ProtoMessage() {}
 
 func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1175,7 @@ func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerQuestion.ProtoReflect.Descriptor instead.
 func (*TunerQuestion) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TunerQuestion) GetTime() *timestamppb.Timestamp {
@@ -1120,7 +1247,7 @@ type TrialRecord struct {
 
 func (x *TrialRecord) Reset() {
 	*x = TrialRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1259,7 @@ func (x *TrialRecord) String() string {
 func (*TrialRecord) ProtoMessage() {}
 
 func (x *TrialRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1272,7 @@ func (x *TrialRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRecord.ProtoReflect.Descriptor instead.
 func (*TrialRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TrialRecord) GetTrial() *Trial {
@@ -1336,7 +1463,7 @@ type NodeAvoided struct {
 
 func (x *NodeAvoided) Reset() {
 	*x = NodeAvoided{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1475,7 @@ func (x *NodeAvoided) String() string {
 func (*NodeAvoided) ProtoMessage() {}
 
 func (x *NodeAvoided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1488,7 @@ func (x *NodeAvoided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAvoided.ProtoReflect.Descriptor instead.
 func (*NodeAvoided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeAvoided) GetNode() string {
@@ -1406,7 +1533,7 @@ type ForkRound struct {
 
 func (x *ForkRound) Reset() {
 	*x = ForkRound{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1545,7 @@ func (x *ForkRound) String() string {
 func (*ForkRound) ProtoMessage() {}
 
 func (x *ForkRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1558,7 @@ func (x *ForkRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
 func (*ForkRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForkRound) GetStart() *Checkpoint {
@@ -1521,7 +1648,7 @@ type ForkRoundPart struct {
 
 func (x *ForkRoundPart) Reset() {
 	*x = ForkRoundPart{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1660,7 @@ func (x *ForkRoundPart) String() string {
 func (*ForkRoundPart) ProtoMessage() {}
 
 func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1673,7 @@ func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
 func (*ForkRoundPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForkRoundPart) GetLeaseId() uint64 {
@@ -1616,7 +1743,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1755,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1768,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -1696,7 +1823,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[14]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1835,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[14]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1848,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1861,7 +1988,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"\xd2\a\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\x1a\x15outbid/v1/usage.proto\"\x88\b\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1887,10 +2014,18 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x12)\n" +
 	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x12<\n" +
 	"\rdevice_prices\x18\x15 \x01(\v2\x17.outbid.v1.DevicePricesR\fdevicePrices\x12)\n" +
-	"\x06totals\x182 \x01(\v2\x11.outbid.v1.TotalsR\x06totals\x1a?\n" +
+	"\x06totals\x182 \x01(\v2\x11.outbid.v1.TotalsR\x06totals\x124\n" +
+	"\achanges\x183 \x01(\v2\x1a.outbid.v1.SnapshotChangesR\achanges\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\";\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"l\n" +
+	"\x0fSnapshotChanges\x12\x14\n" +
+	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12/\n" +
+	"\x06sweeps\x18\x03 \x03(\v2\x17.outbid.v1.SweepChangesR\x06sweeps\"D\n" +
+	"\fSweepChanges\x12\x1c\n" +
+	"\tunchanged\x18\x01 \x01(\bR\tunchanged\x12\x16\n" +
+	"\x06trials\x18\x02 \x03(\x05R\x06trials\";\n" +
 	"\x06Totals\x121\n" +
 	"\atenants\x18\x01 \x03(\v2\x17.outbid.v1.TenantTotalsR\atenants\"\x8d\x05\n" +
 	"\fTenantTotals\x12\x16\n" +
@@ -2080,132 +2215,136 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
-	(*Totals)(nil),                // 1: outbid.v1.Totals
-	(*TenantTotals)(nil),          // 2: outbid.v1.TenantTotals
-	(*TenantMeter)(nil),           // 3: outbid.v1.TenantMeter
-	(*DeletedSweep)(nil),          // 4: outbid.v1.DeletedSweep
-	(*NodeRecord)(nil),            // 5: outbid.v1.NodeRecord
-	(*SweepRecord)(nil),           // 6: outbid.v1.SweepRecord
-	(*RemoteTuner)(nil),           // 7: outbid.v1.RemoteTuner
-	(*TunerQuestion)(nil),         // 8: outbid.v1.TunerQuestion
-	(*TrialRecord)(nil),           // 9: outbid.v1.TrialRecord
-	(*NodeAvoided)(nil),           // 10: outbid.v1.NodeAvoided
-	(*ForkRound)(nil),             // 11: outbid.v1.ForkRound
-	(*ForkRoundPart)(nil),         // 12: outbid.v1.ForkRoundPart
-	(*Rollback)(nil),              // 13: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 14: outbid.v1.LeaseRecord
-	nil,                           // 15: outbid.v1.StateSnapshot.NameCountersEntry
-	nil,                           // 16: outbid.v1.TenantTotals.DeviceMicrosEntry
-	nil,                           // 17: outbid.v1.TenantTotals.TrialsEndedEntry
-	nil,                           // 18: outbid.v1.TenantTotals.ForkFailuresEntry
-	nil,                           // 19: outbid.v1.TenantTotals.SweepsEndedEntry
-	nil,                           // 20: outbid.v1.LeaseRecord.MeteredEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 22: outbid.v1.PolicySettings
-	(*Tenant)(nil),                // 23: outbid.v1.Tenant
-	(*Prices)(nil),                // 24: outbid.v1.Prices
-	(*DevicePrices)(nil),          // 25: outbid.v1.DevicePrices
-	(*NodeInfo)(nil),              // 26: outbid.v1.NodeInfo
-	(NodeState)(0),                // 27: outbid.v1.NodeState
-	(*NodeFault)(nil),             // 28: outbid.v1.NodeFault
-	(*SweepSpec)(nil),             // 29: outbid.v1.SweepSpec
-	(SweepState)(0),               // 30: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 31: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 32: outbid.v1.Outlook
-	(*Throughput)(nil),            // 33: outbid.v1.Throughput
-	(*Fairness)(nil),              // 34: outbid.v1.Fairness
-	(*Soup)(nil),                  // 35: outbid.v1.Soup
-	(*Admission)(nil),             // 36: outbid.v1.Admission
-	(*Memory)(nil),                // 37: outbid.v1.Memory
-	(*Annotation)(nil),            // 38: outbid.v1.Annotation
-	(*TunerStatus)(nil),           // 39: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 40: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 41: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 42: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 43: outbid.v1.ForkFailed
-	(TrialState)(0),               // 44: outbid.v1.TrialState
-	(ForkAgain)(0),                // 45: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 46: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 47: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 48: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 49: outbid.v1.LeasePlace
-	(*SavedShard)(nil),            // 50: outbid.v1.SavedShard
+	(*SnapshotChanges)(nil),       // 1: outbid.v1.SnapshotChanges
+	(*SweepChanges)(nil),          // 2: outbid.v1.SweepChanges
+	(*Totals)(nil),                // 3: outbid.v1.Totals
+	(*TenantTotals)(nil),          // 4: outbid.v1.TenantTotals
+	(*TenantMeter)(nil),           // 5: outbid.v1.TenantMeter
+	(*DeletedSweep)(nil),          // 6: outbid.v1.DeletedSweep
+	(*NodeRecord)(nil),            // 7: outbid.v1.NodeRecord
+	(*SweepRecord)(nil),           // 8: outbid.v1.SweepRecord
+	(*RemoteTuner)(nil),           // 9: outbid.v1.RemoteTuner
+	(*TunerQuestion)(nil),         // 10: outbid.v1.TunerQuestion
+	(*TrialRecord)(nil),           // 11: outbid.v1.TrialRecord
+	(*NodeAvoided)(nil),           // 12: outbid.v1.NodeAvoided
+	(*ForkRound)(nil),             // 13: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 14: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 15: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 16: outbid.v1.LeaseRecord
+	nil,                           // 17: outbid.v1.StateSnapshot.NameCountersEntry
+	nil,                           // 18: outbid.v1.TenantTotals.DeviceMicrosEntry
+	nil,                           // 19: outbid.v1.TenantTotals.TrialsEndedEntry
+	nil,                           // 20: outbid.v1.TenantTotals.ForkFailuresEntry
+	nil,                           // 21: outbid.v1.TenantTotals.SweepsEndedEntry
+	nil,                           // 22: outbid.v1.LeaseRecord.MeteredEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 24: outbid.v1.PolicySettings
+	(*Tenant)(nil),                // 25: outbid.v1.Tenant
+	(*Prices)(nil),                // 26: outbid.v1.Prices
+	(*DevicePrices)(nil),          // 27: outbid.v1.DevicePrices
+	(*NodeInfo)(nil),              // 28: outbid.v1.NodeInfo
+	(NodeState)(0),                // 29: outbid.v1.NodeState
+	(*NodeFault)(nil),             // 30: outbid.v1.NodeFault
+	(*SweepSpec)(nil),             // 31: outbid.v1.SweepSpec
+	(SweepState)(0),               // 32: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 33: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 34: outbid.v1.Outlook
+	(*Throughput)(nil),            // 35: outbid.v1.Throughput
+	(*Fairness)(nil),              // 36: outbid.v1.Fairness
+	(*Soup)(nil),                  // 37: outbid.v1.Soup
+	(*Admission)(nil),             // 38: outbid.v1.Admission
+	(*Memory)(nil),                // 39: outbid.v1.Memory
+	(*Annotation)(nil),            // 40: outbid.v1.Annotation
+	(*TunerStatus)(nil),           // 41: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 42: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 43: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 44: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 45: outbid.v1.ForkFailed
+	(TrialState)(0),               // 46: outbid.v1.TrialState
+	(ForkAgain)(0),                // 47: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 48: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 49: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 50: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 51: outbid.v1.LeasePlace
+	(*SavedShard)(nil),            // 52: outbid.v1.SavedShard
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	21, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	15, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
-	5,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
-	6,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	22, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
-	4,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	21, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	23, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
-	3,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
-	24, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
-	25, // 10: outbid.v1.StateSnapshot.device_prices:type_name -> outbid.v1.DevicePrices
-	1,  // 11: outbid.v1.StateSnapshot.totals:type_name -> outbid.v1.Totals
-	2,  // 12: outbid.v1.Totals.tenants:type_name -> outbid.v1.TenantTotals
-	16, // 13: outbid.v1.TenantTotals.device_micros:type_name -> outbid.v1.TenantTotals.DeviceMicrosEntry
-	17, // 14: outbid.v1.TenantTotals.trials_ended:type_name -> outbid.v1.TenantTotals.TrialsEndedEntry
-	18, // 15: outbid.v1.TenantTotals.fork_failures:type_name -> outbid.v1.TenantTotals.ForkFailuresEntry
-	19, // 16: outbid.v1.TenantTotals.sweeps_ended:type_name -> outbid.v1.TenantTotals.SweepsEndedEntry
-	21, // 17: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	26, // 18: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	27, // 19: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	21, // 20: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	28, // 21: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
-	29, // 22: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	30, // 23: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	21, // 24: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	21, // 25: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	9,  // 26: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	31, // 27: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	32, // 28: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	33, // 29: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	34, // 30: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	35, // 31: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
-	36, // 32: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
-	37, // 33: outbid.v1.SweepRecord.memory:type_name -> outbid.v1.Memory
-	38, // 34: outbid.v1.SweepRecord.annotation:type_name -> outbid.v1.Annotation
-	29, // 35: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	8,  // 36: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	39, // 37: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	21, // 38: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	40, // 39: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	41, // 40: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	14, // 41: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	42, // 42: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	21, // 43: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	33, // 44: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	43, // 45: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	44, // 46: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	13, // 47: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	11, // 48: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	45, // 49: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	46, // 50: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	10, // 51: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
-	21, // 52: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
-	42, // 53: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	21, // 54: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	12, // 55: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	21, // 56: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	42, // 57: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	47, // 58: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	21, // 59: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	21, // 60: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	48, // 61: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	21, // 62: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	49, // 63: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	20, // 64: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
-	50, // 65: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	23, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	17, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	7,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
+	8,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
+	24, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	6,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
+	23, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	25, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
+	5,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
+	26, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
+	27, // 10: outbid.v1.StateSnapshot.device_prices:type_name -> outbid.v1.DevicePrices
+	3,  // 11: outbid.v1.StateSnapshot.totals:type_name -> outbid.v1.Totals
+	1,  // 12: outbid.v1.StateSnapshot.changes:type_name -> outbid.v1.SnapshotChanges
+	2,  // 13: outbid.v1.SnapshotChanges.sweeps:type_name -> outbid.v1.SweepChanges
+	4,  // 14: outbid.v1.Totals.tenants:type_name -> outbid.v1.TenantTotals
+	18, // 15: outbid.v1.TenantTotals.device_micros:type_name -> outbid.v1.TenantTotals.DeviceMicrosEntry
+	19, // 16: outbid.v1.TenantTotals.trials_ended:type_name -> outbid.v1.TenantTotals.TrialsEndedEntry
+	20, // 17: outbid.v1.TenantTotals.fork_failures:type_name -> outbid.v1.TenantTotals.ForkFailuresEntry
+	21, // 18: outbid.v1.TenantTotals.sweeps_ended:type_name -> outbid.v1.TenantTotals.SweepsEndedEntry
+	23, // 19: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	28, // 20: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	29, // 21: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	23, // 22: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	30, // 23: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
+	31, // 24: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	32, // 25: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	23, // 26: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	23, // 27: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	11, // 28: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	33, // 29: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	34, // 30: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	35, // 31: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	36, // 32: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	37, // 33: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	38, // 34: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
+	39, // 35: outbid.v1.SweepRecord.memory:type_name -> outbid.v1.Memory
+	40, // 36: outbid.v1.SweepRecord.annotation:type_name -> outbid.v1.Annotation
+	31, // 37: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	10, // 38: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	41, // 39: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	23, // 40: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	42, // 41: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	43, // 42: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	16, // 43: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	44, // 44: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	23, // 45: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	35, // 46: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	45, // 47: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	46, // 48: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	15, // 49: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	13, // 50: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	47, // 51: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	48, // 52: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	12, // 53: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
+	23, // 54: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
+	44, // 55: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	23, // 56: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	14, // 57: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	23, // 58: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	44, // 59: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	49, // 60: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	23, // 61: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	23, // 62: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	50, // 63: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	23, // 64: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	51, // 65: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	22, // 66: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
+	52, // 67: outbid.v1.LeaseRecord.shards:type_name -> outbid.v1.SavedShard
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -2222,14 +2361,14 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
 	file_outbid_v1_usage_proto_init()
-	file_outbid_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

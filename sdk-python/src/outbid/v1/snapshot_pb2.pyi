@@ -71,6 +71,7 @@ class StateSnapshot(google.protobuf.message.Message):
     PRICES_FIELD_NUMBER: builtins.int
     DEVICE_PRICES_FIELD_NUMBER: builtins.int
     TOTALS_FIELD_NUMBER: builtins.int
+    CHANGES_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The last batch that it includes, with its hash."""
     hash: builtins.bytes
@@ -122,6 +123,10 @@ class StateSnapshot(google.protobuf.message.Message):
     def totals(self) -> Global___Totals:
         """The cumulative usage and ends of each tenant's sweeps."""
 
+    @property
+    def changes(self) -> Global___SnapshotChanges:
+        """Absent in a snapshot of the whole state; otherwise this one has only what changed since another one."""
+
     def __init__(
         self,
         *,
@@ -146,11 +151,63 @@ class StateSnapshot(google.protobuf.message.Message):
         prices: outbid.v1.admission_pb2.Prices | None = ...,
         device_prices: outbid.v1.usage_pb2.DevicePrices | None = ...,
         totals: Global___Totals | None = ...,
+        changes: Global___SnapshotChanges | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "device_prices", b"device_prices", "prices", b"prices", "time", b"time", "totals", b"totals"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "device_prices", b"device_prices", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "changes", b"changes", "decider", b"decider", "device_prices", b"device_prices", "prices", b"prices", "time", b"time", "totals", b"totals"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "changes", b"changes", "decider", b"decider", "deleted", b"deleted", "device_prices", b"device_prices", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
+
+@typing.final
+class SnapshotChanges(google.protobuf.message.Message):
+    """SnapshotChanges says what a snapshot lacks, which the one of an earlier batch has."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: builtins.int
+    HASH_FIELD_NUMBER: builtins.int
+    SWEEPS_FIELD_NUMBER: builtins.int
+    since: builtins.int
+    """The earlier batch, with its hash."""
+    hash: builtins.bytes
+    @property
+    def sweeps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SweepChanges]:
+        """For each sweep of the snapshot, in order."""
+
+    def __init__(
+        self,
+        *,
+        since: builtins.int = ...,
+        hash: builtins.bytes = ...,
+        sweeps: collections.abc.Iterable[Global___SweepChanges] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["hash", b"hash", "since", b"since", "sweeps", b"sweeps"]) -> None: ...
+
+Global___SnapshotChanges: typing_extensions.TypeAlias = SnapshotChanges
+
+@typing.final
+class SweepChanges(google.protobuf.message.Message):
+    """SweepChanges says what a record of a sweep lacks."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNCHANGED_FIELD_NUMBER: builtins.int
+    TRIALS_FIELD_NUMBER: builtins.int
+    unchanged: builtins.bool
+    """The record has only an id, because nothing has changed."""
+    @property
+    def trials(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The numbers of the trials in the record; the others have not changed."""
+
+    def __init__(
+        self,
+        *,
+        unchanged: builtins.bool = ...,
+        trials: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["trials", b"trials", "unchanged", b"unchanged"]) -> None: ...
+
+Global___SweepChanges: typing_extensions.TypeAlias = SweepChanges
 
 @typing.final
 class Totals(google.protobuf.message.Message):
