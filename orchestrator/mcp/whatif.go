@@ -27,7 +27,7 @@ type whatIfView struct {
 	Sweeps       []simulatedRow `json:"sweeps" jsonschema:"the sweep of the request, then the newest ones"`
 }
 
-// runView is a simulation, or what happened.
+// runView is a simulation, or the reality.
 type runView struct {
 	Policy      string  `json:"policy" jsonschema:"empty for what happened"`
 	Weight      number  `json:"weight,omitempty" jsonschema:"the other weight of the request's sweep; absent if it has its own"`

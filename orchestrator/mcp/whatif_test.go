@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// runPiece is a run of the sweeps first-1, another tenant's, and second-1. A time of 0 means that a sweep did not end.
+// runPiece returns a run of three sweeps: first-1, one of another tenant, and second-1. A time of 0 means that a sweep did not end.
 func runPiece(policy string, weight float64, seconds ...float64) *outbidv1.SimulateLedgerResponse {
 	run := &outbidv1.SimulatedRun{Policy: policy, Weight: weight}
 	if policy == "" {

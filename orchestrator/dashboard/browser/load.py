@@ -1,4 +1,4 @@
-"""Measures pages of a server at work, and what open pages cost it: `load.py [--rounds N] [--seconds S] PART …`.
+"""Measures pages of a busy server, and the cost of open pages: `load.py [--rounds N] [--seconds S] PART …`.
 
 The parts, for which it starts a server with simulated workers (`outbid-lab load`) or with real trials:
 
@@ -232,7 +232,7 @@ def measure_round(args: argparse.Namespace) -> dict[str, Any]:
 def requests_of(*urls: str, unused: float = 0, seconds: float = 10) -> list[dict[str, float]]:
     """Open pages and return what each asks the API for, with the seconds between two requests, or 0 for a stream.
 
-    A page that nobody uses asks more rarely after a while: requests count after so many seconds, for so many more.
+    Idle pages ask more rarely after a while: the requests of `seconds` seconds count, after `unused` seconds.
     """
     with sync_playwright() as play:
         browser = chromium(play)
