@@ -170,8 +170,8 @@ func (sw *sweepCommands) extendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend SWEEP",
 		Short: "Give a sweep more trials, longer steps, a wider space or another weight",
-		Long: `Extend changes the limits of a sweep, or its weight. A sweep that has ended then continues. Only what is given
-changes.
+		Long: `Extend changes the limits of a sweep, or its weight. A sweep that has ended then continues; another weight or
+concurrency alone is an error for it. Only what is given changes.
 
 The file of --space has parameters as in the "space" of a sweep's file. Each replaces the one of that name and must
 contain its old range.

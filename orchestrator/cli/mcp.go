@@ -30,8 +30,8 @@ func (m *mcpCommand) command() *cobra.Command {
 		Use:   "mcp",
 		Short: "Let a coding assistant run sweeps and read their results",
 		Long: `Mcp serves the Model Context Protocol to a coding assistant. Its tools list, show, explain and compare sweeps and
-trials, and preview, start, pause, resume, stop and extend sweeps. They act on the same server as the other commands,
-with the permissions of the same token. --read-only offers only the tools that read.
+trials, simulate other policies, and preview, start, pause, resume, stop, extend and annotate sweeps. They act on the
+same server as the other commands, with the permissions of the same token. --read-only offers only the tools that read.
 
 The assistant starts this command and talks to it over standard input and output. With --http it serves any number of
 assistants at http://HOST:PORT/mcp instead. If the server requires tokens, each HTTP request then needs its own, as

@@ -141,37 +141,16 @@ func (o *usageFlags) period(now time.Time) (since, until time.Time, err error) {
 		}
 		return since, since.AddDate(0, 1, 0), nil
 	}
-	if since, err = parseTime(o.since, now); err != nil {
+	if since, err = usage.ParseTime(o.since, now); err != nil {
 		return since, until, badInput("--since %w", err)
 	}
-	if until, err = parseTime(o.until, now); err != nil {
+	if until, err = usage.ParseTime(o.until, now); err != nil {
 		return since, until, badInput("--until %w", err)
 	}
 	if !until.IsZero() && !until.After(since) {
 		return since, until, badInput("--until %s: must be later than --since", o.until)
 	}
 	return since, until, nil
-}
-
-// parseTime parses a date, a time, or a duration before now. Nothing is the zero time.
-func parseTime(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{time.DateOnly, time.RFC3339Nano} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n < 1e5 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, fmt.Errorf("%q: must be a date such as 2026-11-01, a time in RFC 3339, or a duration such as 24h or 30d", text)
 }
 
 func viewUsage(got *outbidv1.GetUsageResponse) usageView {

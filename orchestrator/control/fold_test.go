@@ -1,7 +1,9 @@
 package control_test
 
 import (
+	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -162,5 +164,46 @@ func TestANewWeightReachesThePolicy(t *testing.T) {
 	tenant := state.TenantOf(b.core.State().Sweeps["s-1"].Spec)
 	if w.seen["s-1"] != 2.5 || b.core.State().MeanWeight(tenant) != 2.5 {
 		t.Errorf("the policy saw weight %v, the tenant's mean is %v", w.seen["s-1"], b.core.State().MeanWeight(tenant))
+	}
+}
+
+// A sweep that has ended does not continue, and so does not end again later, because its weight or concurrency changes.
+func TestAWeightAloneDoesNotReopenASweep(t *testing.T) {
+	t.Parallel()
+	stop := func(b *bench) {
+		fork := b.lead(0)
+		b.command(outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
+		b.say([]*outbidv1.UplinkMessage{{Fork: fork, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED}}}})
+	}
+	for name, end := range map[string]func(*bench){"done": func(b *bench) { b.finish(0) }, "stopped": stop} {
+		b := newBench(t, 1, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 2})))
+		end(b)
+		b.step()
+		s := b.core.State().Sweeps["s-1"]
+		if state.SweepWord(s.State) != name {
+			t.Fatalf("the sweep is %s, not %s", state.SweepWord(s.State), name)
+		}
+		extend := func(req *outbidv1.ExtendSweepRequest) (err error) {
+			req.Sweep = "s-1"
+			b.step(control.Extend{Request: req, Done: func(_ []*outbidv1.TrainedAgain, problem error) { err = problem }})
+			return err
+		}
+		for _, req := range []*outbidv1.ExtendSweepRequest{
+			{Weight: new(2.5)},
+			{Weight: new(2.5), Preview: true},
+			{Limits: &outbidv1.Limits{Concurrency: 7}},
+			{Limits: &outbidv1.Limits{Concurrency: 7}, Weight: new(2.5)},
+		} {
+			err := extend(req)
+			if !errors.Is(err, state.ErrConflict) || !strings.Contains(err.Error(), "weight or concurrency alone gives it nothing to train; give more trials") {
+				t.Errorf("%v of a sweep that is %s: %v", req, name, err)
+			}
+		}
+		if state.SweepWord(s.State) != name || s.Spec.GetWeight() == 2.5 {
+			t.Errorf("the sweep is %s with weight %v", state.SweepWord(s.State), s.Spec.GetWeight())
+		}
+		if err := extend(&outbidv1.ExtendSweepRequest{Trials: new(int32(2)), Weight: new(2.5)}); err != nil || s.Done() || s.Spec.GetWeight() != 2.5 {
+			t.Errorf("with more trials it is %s with weight %v: %v", state.SweepWord(s.State), s.Spec.GetWeight(), err)
+		}
 	}
 }

@@ -301,7 +301,8 @@ type extension struct {
 func extendTool() *tool {
 	return define(tool{
 		name: "extend", title: "Extend a sweep", effect: adds, repeatable: true, runsCode: true,
-		about: "Gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has ended continues. Only what is given changes.",
+		about: "Gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has ended continues; " +
+			"another weight or concurrency alone is an error for it. Only what is given changes.",
 		inputs: []input{
 			sweepInput(),
 			{name: "trials", kind: "integer", least: 1, most: 1e9, about: "new total of trials"},

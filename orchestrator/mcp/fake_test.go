@@ -35,6 +35,12 @@ type fakeAPI struct {
 	nodes   []*outbidv1.Node
 	info    *outbidv1.GetServerInfoResponse
 	redone  []*outbidv1.TrainedAgain
+	// pieces are the answer of SimulateLedger. If they are nil, it closes began, waits until the call ends, and sends why to
+	// ended.
+	pieces    []*outbidv1.SimulateLedgerResponse
+	began     chan struct{}
+	ended     chan error
+	simulated *outbidv1.SimulateLedgerRequest
 	// fail is returned by the method of that name.
 	fail map[string]error
 	// onGet is called by GetSweep.
@@ -171,6 +177,44 @@ func (f *fakeAPI) ExtendSweep(_ context.Context, req *outbidv1.ExtendSweepReques
 	return &outbidv1.ExtendSweepResponse{Sweep: s, TrainedAgain: f.redone}, f.begin("ExtendSweep", req, true)
 }
 
+func (f *fakeAPI) AnnotateSweep(_ context.Context, req *outbidv1.AnnotateSweepRequest, _ ...grpc.CallOption) (*outbidv1.AnnotateSweepResponse, error) {
+	s, err := f.find(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	s = proto.CloneOf(s)
+	s.Annotation = &outbidv1.Annotation{Description: req.GetDescription(), Tags: req.GetAddTags()}
+	return &outbidv1.AnnotateSweepResponse{Sweep: s}, f.begin("AnnotateSweep", req, true)
+}
+
+func (f *fakeAPI) SimulateLedger(ctx context.Context, req *outbidv1.SimulateLedgerRequest, _ ...grpc.CallOption) (
+	grpc.ServerStreamingClient[outbidv1.SimulateLedgerResponse], error,
+) {
+	if err := f.begin("SimulateLedger", req, false); err != nil {
+		return nil, err
+	}
+	f.simulated = proto.CloneOf(req)
+	if f.pieces == nil {
+		return &hangingStream[outbidv1.SimulateLedgerResponse]{ctx: ctx, began: f.began, ended: f.ended}, nil
+	}
+	return &fakeStream[outbidv1.SimulateLedgerResponse]{items: f.pieces}, nil
+}
+
+// hangingStream is a stream that ends with its call.
+type hangingStream[T any] struct {
+	grpc.ClientStream
+	ctx   context.Context //nolint:containedctx // as in the streams of gRPC
+	began chan<- struct{}
+	ended chan<- error
+}
+
+func (s *hangingStream[T]) Recv() (*T, error) {
+	close(s.began)
+	<-s.ctx.Done()
+	s.ended <- s.ctx.Err()
+	return nil, status.FromContextError(s.ctx.Err()).Err()
+}
+
 func (f *fakeAPI) ListNodes(_ context.Context, req *outbidv1.ListNodesRequest, _ ...grpc.CallOption) (*outbidv1.ListNodesResponse, error) {
 	return &outbidv1.ListNodesResponse{Nodes: f.nodes}, f.begin("ListNodes", req, false)
 }
@@ -229,6 +273,12 @@ func newFake() *fakeAPI {
 // client connects a client to a server of the fake.
 func (f *fakeAPI) client(t *testing.T, cfg Config) *sdk.ClientSession {
 	t.Helper()
+	return f.clientWith(t, cfg, nil)
+}
+
+// clientWith is client for a client with options.
+func (f *fakeAPI) clientWith(t *testing.T, cfg Config, options *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
 	if cfg.Connect == nil {
 		cfg.Connect = func(context.Context, string) (*Connection, error) {
 			return &Connection{API: f, Where: "the server at http://127.0.0.1:7700"}, nil
@@ -238,7 +288,7 @@ func (f *fakeAPI) client(t *testing.T, cfg Config) *sdk.ClientSession {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- New(cfg).Run(ctx, there) }()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, here, nil)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(ctx, here, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,11 @@ func listSweepsTool() *tool {
 		got, err := readList(in.PageToken, in.Limit, func(page string) ([]*outbidv1.Sweep, string, error) {
 			got, err := c.API.ListSweeps(ctx, &outbidv1.ListSweepsRequest{Tenant: in.Tenant, PageSize: apiPage, PageToken: page})
 			return got.GetSweeps(), got.GetNextPageToken(), err
-		}, func(s *outbidv1.Sweep) bool { return in.State == "" || sweepState(s) == in.State }, c.viewSweep)
+		}, func(s *outbidv1.Sweep) bool { return in.State == "" || sweepState(s) == in.State }, func(s *outbidv1.Sweep) sweepView {
+			v := c.viewSweep(s)
+			v.annotationView = viewAnnotation(s.GetAnnotation(), maxName)
+			return v
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -199,22 +199,9 @@ func TestWaitReturnsWhenTheSweepEnds(t *testing.T) {
 		return nil
 	}
 	told := make(chan string, 10)
-	here, there := sdk.NewInMemoryTransports()
-	server := New(Config{poll: time.Millisecond, Connect: func(context.Context, string) (*Connection, error) {
-		return &Connection{API: f, Where: "the server at http://127.0.0.1:7700"}, nil
-	}})
-	running, err := server.sdk.Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+	session := f.clientWith(t, Config{poll: time.Millisecond}, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { told <- req.Params.Message },
 	})
-	session, err := client.Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = session.Close(); _ = running.Wait() }()
 	params := &sdk.CallToolParams{Name: "wait_for_sweep", Arguments: map[string]any{"sweep": "digits-2", "seconds": 600}}
 	params.SetProgressToken("p")
 	got, err := session.CallTool(t.Context(), params)

@@ -44,10 +44,10 @@ func TestToolsTellWhatTheyDo(t *testing.T) {
 		}
 	}
 	want := [][]string{
-		{"compare", "explain", "list_sweeps", "list_trials", "preview", "read_logs", "show_server", "show_sweep", "show_trial", "wait_for_sweep"},
-		{"extend", "resume", "retry", "submit"},
+		{"compare", "explain", "list_sweeps", "list_trials", "preview", "read_logs", "show_server", "show_sweep", "show_trial", "wait_for_sweep", "what_if"},
+		{"annotate", "extend", "resume", "retry", "submit"},
 		{"pause", "stop"},
-		{"extend", "pause", "resume", "retry", "stop"},
+		{"annotate", "extend", "pause", "resume", "retry", "stop"},
 	}
 	if diff := cmp.Diff(want, [][]string{reading, adding, ending, repeatable}); diff != "" {
 		t.Errorf("reading, adding, ending and repeatable tools (-want +got):\n%s", diff)
@@ -67,7 +67,7 @@ func TestReadOnlyOffersOnlyToolsThatRead(t *testing.T) {
 			t.Errorf("%s is offered", tool.Name)
 		}
 	}
-	if len(got.Tools) != 10 {
+	if len(got.Tools) != 11 {
 		t.Errorf("%d tools are offered", len(got.Tools))
 	}
 	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "stop", Arguments: map[string]any{"sweep": "digits-2"}}); err == nil {
@@ -123,6 +123,19 @@ func TestErrorsAreAnswersThatSayWhatWouldBeRight(t *testing.T) {
 			`preview: yaml: line 7, column 10: limits.trials: must be at most 3, got 4`,
 		},
 		{"nothing", "extend", map[string]any{"sweep": "digits-2"}, nil, `nothing to extend: give trials, max_steps, space, concurrency, steps, wall_time, device_hours, cost, target or weight`},
+		{"no annotation", "annotate", map[string]any{"sweep": "digits-2"}, nil, `nothing to annotate: give description, add_tags or remove_tags`},
+		{"many tags", "annotate", map[string]any{"sweep": "digits-2", "add_tags": slices.Repeat([]string{"a"}, 21)}, nil, `add_tags: must be a list of 0 to 20 strings`},
+		{"no policy", "what_if", nil, nil, `nothing to simulate: give policies, or sweep and weight`},
+		{"no weight", "what_if", map[string]any{"sweep": "digits-2"}, nil, `sweep and weight: give both or none`},
+		{"five", "what_if", map[string]any{"policies": []any{"a", "b", "c", "d", "e"}}, nil, `policies: must be a list of 0 to 4 strings`},
+		{"since", "what_if", map[string]any{"policies": []any{"las"}, "since": "yesterday"}, nil, `since: "yesterday": must be a date such as 2026-11-01`},
+		{"until", "what_if", map[string]any{"policies": []any{"las"}, "until": "-3h"}, nil, `until: "-3h": must be a date such as 2026-11-01`},
+		{
+			"long", "what_if",
+			map[string]any{"policies": []any{"las"}},
+			map[string]error{"SimulateLedger": status.Error(codes.DeadlineExceeded, "the simulation took more than 1m0s: choose a shorter period")},
+			`what_if: the simulation took more than 1m0s: choose a shorter period`,
+		},
 		{"space", "extend", map[string]any{"sweep": "digits-2", "space": "lr: {flot: {}}"}, nil, `extend: space: line 1`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

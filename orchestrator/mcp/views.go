@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -33,6 +34,7 @@ type sweepView struct {
 	Currency      string            `json:"currency,omitempty"`
 	Best          *bestView         `json:"best,omitempty" jsonschema:"the best trial; absent before the first report"`
 	Labels        map[string]string `json:"labels,omitempty"`
+	annotationView
 }
 
 // countsView counts trials by state.
@@ -66,6 +68,7 @@ func (c *call) viewSweep(s *outbidv1.Sweep) sweepView {
 		Submitted: timeOf(s.GetSubmitted()), Ended: timeOf(s.GetEnded()), Trials: viewCounts(s.GetCounts()),
 		PlannedTrials: s.GetOutlook().GetTrials(), Steps: s.GetSteps(), PlannedSteps: s.GetOutlook().GetSteps(),
 		DeviceSeconds: number(s.GetDeviceSeconds()), Labels: texts(s.GetSpec().GetLabels()),
+		annotationView: viewAnnotation(s.GetAnnotation(), limits.Description),
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"

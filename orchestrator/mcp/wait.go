@@ -59,7 +59,8 @@ func (c *call) awaitEnd(ctx context.Context, s *outbidv1.Sweep, most time.Durati
 	told := int32(-1)
 	for !hasEnded(s) && s.GetState() != outbidv1.SweepState_SWEEP_STATE_PAUSED {
 		if ended := viewCounts(s.GetCounts()).ended(); ended > told {
-			c.progress(ctx, s, ended)
+			c.progress(ctx, float64(ended), float64(s.GetOutlook().GetTrials()),
+				fmt.Sprintf("%s is %s: %s ended", s.GetId(), sweepState(s), plural(ended, "trial")))
 			told = ended
 		}
 		select {
@@ -78,15 +79,14 @@ func (c *call) awaitEnd(ctx context.Context, s *outbidv1.Sweep, most time.Durati
 	return s, nil
 }
 
-// progress tells the client how many trials have ended, if it asked for that.
-func (c *call) progress(ctx context.Context, s *outbidv1.Sweep, ended int32) {
+// progress tells the client how much is done, if it asked for that.
+func (c *call) progress(ctx context.Context, done, total float64, message string) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {
 		return
 	}
 	// A client that does not receive it loses nothing.
 	_ = c.request.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
-		ProgressToken: token, Progress: float64(ended), Total: float64(s.GetOutlook().GetTrials()),
-		Message: fmt.Sprintf("%s is %s: %s ended", s.GetId(), sweepState(s), plural(ended, "trial")),
+		ProgressToken: token, Progress: done, Total: total, Message: message,
 	})
 }

@@ -63,7 +63,8 @@ func (sw *Sweeps) checkDeadline(s *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// Extend gives a sweep more trials, longer training or a wider space. It returns the trials that restart because their
+// Extend gives a sweep more trials, longer training, a wider space, other limits or another weight. A sweep that has
+// ended continues; it is not extended by a weight or concurrency alone. Extend returns the trials that restart because their
 // checkpoints were dropped. A preview changes nothing.
 func (sw *Sweeps) Extend(req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {
 	s, err := sw.st.Sweep(req.GetSweep())
@@ -83,6 +84,10 @@ func (sw *Sweeps) Extend(req *outbidv1.ExtendSweepRequest, actor string) ([]*out
 	if proto.Equal(wider, s.Spec) {
 		return nil, fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space, other limits or another weight", state.ErrInvalid)
 	}
+	if s.Done() && trainsNothingMore(s.Spec, wider) {
+		return nil, s.Conflict("extended", "another weight or concurrency alone gives it nothing to train; give more trials, steps, time or cost too, "+
+			"or resume it if it was stopped")
+	}
 	again := sw.tuning.TrainedAgain(s, wider)
 	if req.GetPreview() {
 		return again, nil
@@ -99,6 +104,17 @@ func (sw *Sweeps) Extend(req *outbidv1.ExtendSweepRequest, actor string) ([]*out
 		Sweep: s.ID, Spec: wider, Actor: actor,
 	}}})
 	return again, nil
+}
+
+// trainsNothingMore reports whether an extension changes only how fast a sweep trains.
+func trainsNothingMore(before, after *outbidv1.SweepSpec) bool {
+	same := proto.CloneOf(before)
+	spec.Default(same) // as in after
+	same.Weight = after.GetWeight()
+	if same.GetLimits() != nil {
+		same.Limits.Concurrency = after.GetLimits().GetConcurrency()
+	}
+	return proto.Equal(same, after)
 }
 
 // maxSpec returns the maximum size of a sweep's spec in bytes.

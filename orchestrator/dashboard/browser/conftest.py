@@ -136,9 +136,9 @@ class Outbid:
         eventually(lambda: self.sweep(sweep)["state"] in ("done", "failed", "stopped"), f"{sweep} does not end")
 
 
-def eventually(what: Callable[[], object], failure: str) -> None:
+def eventually(what: Callable[[], object], failure: str, patience: float = PATIENCE) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not what():
         assert time.monotonic() < end, failure
         time.sleep(0.05)

@@ -37,6 +37,30 @@ def loss(config: dict[str, Any]) -> float:
     return (math.log10(config["lr"]) + 2.5) ** 2 + (config["momentum"] - 0.9) ** 2 + off + 10 / config["units"]
 
 
+async def answer(reader: asyncio.StreamReader, path: str) -> bytes:
+    """Read the answer to a request of a path."""
+    status = await reader.readline()
+    length, chunked = 0, False
+    while (line := (await reader.readline()).strip().lower()) != b"":
+        name, _, value = line.partition(b":")
+        if name == b"content-length":
+            length = int(value)
+        chunked = chunked or (name == b"transfer-encoding" and b"chunked" in value)
+    body = await _chunks(reader) if chunked else await reader.readexactly(length)
+    if b" 200 " not in status:
+        raise RuntimeError(f"{path}: {status.decode()}{body.decode()}")
+    return body
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    parts = []
+    while size := int(await reader.readline(), 16):
+        parts.append(await reader.readexactly(size))
+        await reader.readline()
+    await reader.readline()
+    return b"".join(parts)
+
+
 class _Connection:
     """An HTTP connection that is kept open. http.client takes several times as long for a request."""
 
@@ -52,25 +76,7 @@ class _Connection:
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: {self._address.netloc}\r\nContent-Type: application/json\r\n"
         writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-        status = await reader.readline()
-        length, chunked = 0, False
-        while (line := (await reader.readline()).strip().lower()) != b"":
-            name, _, value = line.partition(b":")
-            if name == b"content-length":
-                length = int(value)
-            chunked = chunked or (name == b"transfer-encoding" and b"chunked" in value)
-        answer = await self._chunks(reader) if chunked else await reader.readexactly(length)
-        if b" 200 " not in status:
-            raise RuntimeError(f"{path}: {status.decode()}{answer.decode()}")
-        return json.loads(answer)
-
-    async def _chunks(self, reader: asyncio.StreamReader) -> bytes:
-        parts = []
-        while size := int(await reader.readline(), 16):
-            parts.append(await reader.readexactly(size))
-            await reader.readline()
-        await reader.readline()
-        return b"".join(parts)
+        return json.loads(await answer(reader, path))
 
     def close(self) -> None:
         """Close the connection."""

@@ -63,6 +63,7 @@ def test_the_form_writes_a_file_that_runs(quiet: Outbid, watched: Watched) -> No
     expect(page.get_by_role("heading", name="Preview", exact=True)).to_be_visible()
     page.get_by_role("button", name="Submit …").click()
     page.get_by_role("dialog").get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/sweeps/form-1*")
     quiet.done("form-1")
     assert quiet.sweep("form-1")["state"] == "done"
     expect(page.locator("main")).to_contain_text("2 of 2")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import Outbid, Watched, program
+from conftest import Outbid, Watched, eventually, program
 from playwright.sync_api import expect
 from test_identity import UNAUTHENTICATED, sign_in
 from test_pages import SCREENS
@@ -64,3 +65,37 @@ def test_other_tenants_have_no_names(guarded: Outbid, watched: Watched) -> None:
     expect(page.locator("tfoot")).to_be_visible()
     expect(page.locator("tbody")).to_contain_text("or deleted")
     assert "hers-1" not in page.locator("main").inner_text()
+
+
+def simulates(server: Outbid) -> bool:
+    """Report whether a process of the server simulates its ledger."""
+    assert server.process is not None
+    found = subprocess.run(["ps", "-A", "-o", "ppid=,args="], capture_output=True, text=True, check=True).stdout
+    return any(line.split()[0] == str(server.process.pid) and "simulate-ledger" in line for line in found.splitlines())
+
+
+def test_a_running_simulation_is_cancelled(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    silent = quiet.submit(program("silent", steps=0, trials=1))  # its speed is unknown
+    quiet.done(silent)
+    endless = quiet.submit(program("endless", steps=10_000, pause=0.05, trials=100_000))
+    eventually(lambda: quiet.sweep(endless)["steps"], f"no trial of {endless} reports")
+    try:
+        page.goto(f"{quiet.url}/ui/what-if?policies=drf,fifo&period=all")
+        for _ in range(2):  # a cancelled simulation does not keep the next one from starting
+            page.get_by_role("button", name="Simulate").click()
+            expect(page.get_by_text(re.compile(r"^Simulating \w+: \d+ of \d+ sweeps have ended$"))).to_be_visible()
+            expect(page.locator("thead th[colspan]")).to_have_text(["what happened"])
+            assert simulates(quiet)
+            page.get_by_role("button", name="Cancel").click()
+            expect(page.get_by_role("button", name="Simulate")).to_be_enabled()
+            # The server ends it itself after a minute.
+            eventually(lambda: not simulates(quiet), "the simulation continues", 20)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_text("Simulating")).to_have_count(0)
+        expect(page.get_by_role("row", name=silent)).to_contain_text("speed unknown")
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+    finally:
+        quiet.run("stop", endless)
+        quiet.done(endless)

@@ -224,13 +224,13 @@ type Bidder struct {
 	RhoAfter float64 `protobuf:"fixed64,9,opt,name=rho_after,json=rhoAfter,proto3" json:"rho_after,omitempty"`
 	// Why its bid did not count; empty if it did.
 	Refused string `protobuf:"bytes,10,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Why its bid did not count; empty if it did.
-	IdealSeconds float64 `protobuf:"fixed64,11,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
 	// The time that it would take alone on its share, in seconds: T_id of equation 1.
-	ForecastSeconds float64 `protobuf:"fixed64,12,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
+	IdealSeconds float64 `protobuf:"fixed64,11,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
 	// The forecast of its time here with what it got, in seconds: T_sh of equation 1.
-	Renewed []*Lot `protobuf:"bytes,13,rep,name=renewed,proto3" json:"renewed,omitempty"`
+	ForecastSeconds float64 `protobuf:"fixed64,12,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
 	// The part of won and leftover that it held before and keeps without interruption.
+	Renewed []*Lot `protobuf:"bytes,13,rep,name=renewed,proto3" json:"renewed,omitempty"`
+	// Why it was asked or not: its rank, and the criterion.
 	Why           string `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,10 +364,10 @@ func (x *Bidder) GetWhy() string {
 	return ""
 }
 
-// Why it was asked or not: its rank, and the criterion.
+// Bid is the value of a subset of the offer for an app.
 type Bid struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Bid is the value of a subset of the offer for an app.
+	// The devices of the subset on named machines; gangs has the same and more.
 	Lots          []*Lot   `protobuf:"bytes,1,rep,name=lots,proto3" json:"lots,omitempty"`
 	Rho           float64  `protobuf:"fixed64,2,opt,name=rho,proto3" json:"rho,omitempty"`
 	Gangs         []*Gangs `protobuf:"bytes,3,rep,name=gangs,proto3" json:"gangs,omitempty"`
@@ -426,15 +426,15 @@ func (x *Bid) GetGangs() []*Gangs {
 	return nil
 }
 
-// The devices of the subset on named machines; gangs has the same and more.
+// Gangs are a number of equal gangs: devices of a type on a number of machines.
 type Gangs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// Gangs are a number of equal gangs: devices of a type on a number of machines.
+	// The number of machines of a gang, and its devices on each of them.
 	Machines int32  `protobuf:"varint,2,opt,name=machines,proto3" json:"machines,omitempty"`
 	Devices  int32  `protobuf:"varint,3,opt,name=devices,proto3" json:"devices,omitempty"`
 	Type     string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	// The number of machines of a gang, and its devices on each of them.
+	// The required machine or rack; any if empty.
 	Node          string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	Rack          string `protobuf:"bytes,6,opt,name=rack,proto3" json:"rack,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -513,18 +513,18 @@ func (x *Gangs) GetRack() string {
 	return ""
 }
 
-// The required machine or rack; any if empty.
+// Fairness compares a sweep's finish time here with that alone on its share of the cluster.
 type Fairness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Fairness compares a sweep's finish time here with that alone on its share of the cluster.
+	// forecast_seconds divided by alone_seconds: at most 1 if sharing costs the sweep nothing.
 	Rho float64 `protobuf:"fixed64,1,opt,name=rho,proto3" json:"rho,omitempty"`
-	// Seconds from its submission to its end, were it alone on its share: T_id of equation 1.
-	AloneSeconds float64 `protobuf:"fixed64,2,opt,name=alone_seconds,json=aloneSeconds,proto3" json:"alone_seconds,omitempty"`
 	// Seconds from its submission to its end if it were alone on its share: T_id of equation 1.
-	ForecastSeconds float64 `protobuf:"fixed64,3,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
+	AloneSeconds float64 `protobuf:"fixed64,2,opt,name=alone_seconds,json=aloneSeconds,proto3" json:"alone_seconds,omitempty"`
 	// The current forecast of seconds from its submission to its end here: T_sh of equation 1.
-	MeanSweeps float64 `protobuf:"fixed64,4,opt,name=mean_sweeps,json=meanSweeps,proto3" json:"mean_sweeps,omitempty"`
+	ForecastSeconds float64 `protobuf:"fixed64,3,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
 	// The mean number of sweeps that share the cluster during its life, itself included: N_avg.
+	MeanSweeps float64 `protobuf:"fixed64,4,opt,name=mean_sweeps,json=meanSweeps,proto3" json:"mean_sweeps,omitempty"`
+	// Its values after the newest auction in which it was asked or got something; unset if this server has held none.
 	Auction       *AuctionFairness `protobuf:"bytes,5,opt,name=auction,proto3" json:"auction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -595,12 +595,12 @@ func (x *Fairness) GetAuction() *AuctionFairness {
 	return nil
 }
 
-// Its values after the newest auction in which it was asked or got something; unset if this server has held none.
+// AuctionFairness is a sweep's fairness immediately after an auction.
 type AuctionFairness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// AuctionFairness is a sweep's fairness immediately after an auction.
+	// rho_after and ideal_seconds in the record of the round.
 	Rho           float64 `protobuf:"fixed64,3,opt,name=rho,proto3" json:"rho,omitempty"`
 	AloneSeconds  float64 `protobuf:"fixed64,4,opt,name=alone_seconds,json=aloneSeconds,proto3" json:"alone_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -100,7 +100,8 @@ type OutbidServiceClient interface {
 	ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error)
 	// ControlTrial stops one trial, or retries one that failed; its sweep continues.
 	ControlTrial(ctx context.Context, in *ControlTrialRequest, opts ...grpc.CallOption) (*ControlTrialResponse, error)
-	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
+	// ExtendSweep gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has
+	// ended continues; another weight or concurrency alone is an error for it.
 	ExtendSweep(ctx context.Context, in *ExtendSweepRequest, opts ...grpc.CallOption) (*ExtendSweepResponse, error)
 	// AnnotateSweep changes the description and the tags of a sweep, which may have ended.
 	AnnotateSweep(ctx context.Context, in *AnnotateSweepRequest, opts ...grpc.CallOption) (*AnnotateSweepResponse, error)
@@ -785,7 +786,8 @@ type OutbidServiceServer interface {
 	ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error)
 	// ControlTrial stops one trial, or retries one that failed; its sweep continues.
 	ControlTrial(context.Context, *ControlTrialRequest) (*ControlTrialResponse, error)
-	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
+	// ExtendSweep gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has
+	// ended continues; another weight or concurrency alone is an error for it.
 	ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error)
 	// AnnotateSweep changes the description and the tags of a sweep, which may have ended.
 	AnnotateSweep(context.Context, *AnnotateSweepRequest) (*AnnotateSweepResponse, error)

@@ -172,6 +172,23 @@ def test_an_assistant_runs_a_sweep(server: Server, way: str) -> None:
             assert logs["lines"][0]["text"].startswith("trains with x=")
             spec = await call("show_sweep", sweep=sweep, spec=True)
             assert "name: parabola" in spec["spec"]
+            changed = await call("annotate", sweep=sweep, description="Two\nlines", add_tags=["good", way])
+            assert changed["sweep"]["tags"] == sorted(["good", way])
+            assert changed["before"] == {}
+            again = await call("annotate", sweep=sweep, remove_tags=[way])
+            assert again["before"]["tags"] == changed["sweep"]["tags"]
+            assert (await call("show_sweep", sweep=sweep))["sweep"]["description"] == "Two\nlines"
+            wondered = await call("what_if", policies=["las", "fifo"], sweep=sweep, weight=3, since="1h", limit=1)
+            assert [(r["policy"], r.get("weight")) for r in wondered["runs"]] == [
+                ("", None),
+                (about["policy"], None),
+                (about["policy"], 3),
+                ("las", None),
+                ("fifo", None),
+            ]
+            assert [s["sweep"] for s in wondered["sweeps"]] == [sweep]
+            assert all(fate["seconds"] > 0 for fate in wondered["sweeps"][0]["fates"])
+            assert wondered["compared"] >= 1
             assert all(token not in json.dumps([about, spec, why]) for token in server.tokens.values())
 
     run(main)
@@ -203,6 +220,10 @@ def test_a_viewer_only_reads(server: Server, way: str) -> None:
             await call("list_sweeps")
             await call("preview", yaml=SWEEP)
             assert "the role of eve is viewer" in await call.refused("submit", yaml=SWEEP)
+            ended = (await call("list_sweeps"))["sweeps"][0]["id"]
+            assert "the role of eve is viewer" in await call.refused("annotate", sweep=ended, add_tags=["mine"])
+            wondered = await call("what_if", policies=["las"])
+            assert ended in [s["sweep"] for s in wondered["sweeps"]]
 
     run(main)
 
@@ -213,6 +234,7 @@ def test_bad_input_is_explained(server: Server) -> None:
         ("submit", {"yaml": "nonsense: ["}, "yaml: "),
         ("show_sweep", {"sweep": "nothing-7"}, 'there is no sweep "nothing-7" on the server at'),
         ("list_trials", {"sweep": "x", "limit": 0}, "limit: must be an integer from 1 to 100, got 0"),
+        ("what_if", {"policies": ["fairest"]}, 'policies: "fairest": want names from '),
         ("stop", {"sweeps": "x"}, "sweep: is missing"),
     ]
 
@@ -228,7 +250,7 @@ def test_read_only(server: Server) -> None:
     async def main() -> None:
         async with assistant(server, "ada", "stdio", "--read-only") as call:
             tools = (await call.client.list_tools()).tools
-            assert len(tools) == 10
+            assert len(tools) == 11
             assert all(tool.annotations.read_only_hint for tool in tools)
             example = await call.client.read_resource("outbid://example/sweep.yaml")
             assert "space:" in example.contents[0].text

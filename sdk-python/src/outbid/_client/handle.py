@@ -166,7 +166,9 @@ class SweepHandle(AskTell):
         weight: float | None = None,
         preview: bool = False,
     ) -> tuple[model.TrainedAgain, ...]:
-        """Raise the limits of the sweep, or change its weight; a sweep that has ended continues.
+        """Raise the limits of the sweep, or change its weight.
+
+        A sweep that has ended continues; another weight or concurrency alone is an error for it.
 
         `trials` is the new total of trials, `max_steps` the tuner's new maximum of steps per trial, `space` holds
         parameters with wider ranges (each must contain the old one), `limits` are new limits, and `weight` is the new

@@ -129,11 +129,11 @@ class Bidder(google.protobuf.message.Message):
     refused: builtins.str
     """Why its bid did not count; empty if it did."""
     ideal_seconds: builtins.float
-    """Why its bid did not count; empty if it did."""
-    forecast_seconds: builtins.float
     """The time that it would take alone on its share, in seconds: T_id of equation 1."""
+    forecast_seconds: builtins.float
+    """The forecast of its time here with what it got, in seconds: T_sh of equation 1."""
     why: builtins.str
-    """The part of won and leftover that it held before and keeps without interruption."""
+    """Why it was asked or not: its rank, and the criterion."""
     @property
     def bids(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Bid]:
         """The subsets it bid on."""
@@ -148,7 +148,7 @@ class Bidder(google.protobuf.message.Message):
 
     @property
     def renewed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
-        """The forecast of its time here with what it got, in seconds: T_sh of equation 1."""
+        """The part of won and leftover that it held before and keeps without interruption."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ Global___Bidder: typing_extensions.TypeAlias = Bidder
 
 @typing.final
 class Bid(google.protobuf.message.Message):
-    """Why it was asked or not: its rank, and the criterion."""
+    """Bid is the value of a subset of the offer for an app."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -184,7 +184,7 @@ class Bid(google.protobuf.message.Message):
     rho: builtins.float
     @property
     def lots(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
-        """Bid is the value of a subset of the offer for an app."""
+        """The devices of the subset on named machines; gangs has the same and more."""
 
     @property
     def gangs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Gangs]: ...
@@ -201,7 +201,7 @@ Global___Bid: typing_extensions.TypeAlias = Bid
 
 @typing.final
 class Gangs(google.protobuf.message.Message):
-    """The devices of the subset on named machines; gangs has the same and more."""
+    """Gangs are a number of equal gangs: devices of a type on a number of machines."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -213,11 +213,11 @@ class Gangs(google.protobuf.message.Message):
     RACK_FIELD_NUMBER: builtins.int
     count: builtins.int
     machines: builtins.int
-    """Gangs are a number of equal gangs: devices of a type on a number of machines."""
+    """The number of machines of a gang, and its devices on each of them."""
     devices: builtins.int
     type: builtins.str
     node: builtins.str
-    """The number of machines of a gang, and its devices on each of them."""
+    """The required machine or rack; any if empty."""
     rack: builtins.str
     def __init__(
         self,
@@ -235,7 +235,7 @@ Global___Gangs: typing_extensions.TypeAlias = Gangs
 
 @typing.final
 class Fairness(google.protobuf.message.Message):
-    """The required machine or rack; any if empty."""
+    """Fairness compares a sweep's finish time here with that alone on its share of the cluster."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -245,16 +245,16 @@ class Fairness(google.protobuf.message.Message):
     MEAN_SWEEPS_FIELD_NUMBER: builtins.int
     AUCTION_FIELD_NUMBER: builtins.int
     rho: builtins.float
-    """Fairness compares a sweep's finish time here with that alone on its share of the cluster."""
+    """forecast_seconds divided by alone_seconds: at most 1 if sharing costs the sweep nothing."""
     alone_seconds: builtins.float
-    """Seconds from its submission to its end, were it alone on its share: T_id of equation 1."""
-    forecast_seconds: builtins.float
     """Seconds from its submission to its end if it were alone on its share: T_id of equation 1."""
-    mean_sweeps: builtins.float
+    forecast_seconds: builtins.float
     """The current forecast of seconds from its submission to its end here: T_sh of equation 1."""
+    mean_sweeps: builtins.float
+    """The mean number of sweeps that share the cluster during its life, itself included: N_avg."""
     @property
     def auction(self) -> Global___AuctionFairness:
-        """The mean number of sweeps that share the cluster during its life, itself included: N_avg."""
+        """Its values after the newest auction in which it was asked or got something; unset if this server has held none."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ Global___Fairness: typing_extensions.TypeAlias = Fairness
 
 @typing.final
 class AuctionFairness(google.protobuf.message.Message):
-    """Its values after the newest auction in which it was asked or got something; unset if this server has held none."""
+    """AuctionFairness is a sweep's fairness immediately after an auction."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -282,7 +282,7 @@ class AuctionFairness(google.protobuf.message.Message):
     ALONE_SECONDS_FIELD_NUMBER: builtins.int
     round: builtins.int
     rho: builtins.float
-    """AuctionFairness is a sweep's fairness immediately after an auction."""
+    """rho_after and ideal_seconds in the record of the round."""
     alone_seconds: builtins.float
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...

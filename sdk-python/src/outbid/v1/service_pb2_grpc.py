@@ -368,7 +368,8 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExtendSweep(self, request, context):
-        """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
+        """ExtendSweep gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has
+        ended continues; another weight or concurrency alone is an error for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

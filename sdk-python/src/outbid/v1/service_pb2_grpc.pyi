@@ -1250,7 +1250,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     """ControlTrial stops one trial, or retries one that failed; its sweep continues."""
 
     ExtendSweep: _OutbidServiceExtendSweepType
-    """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues."""
+    """ExtendSweep gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has
+    ended continues; another weight or concurrency alone is an error for it.
+    """
 
     AnnotateSweep: _OutbidServiceAnnotateSweepType
     """AnnotateSweep changes the description and the tags of a sweep, which may have ended."""
@@ -1665,7 +1667,9 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         request: outbid.v1.service_pb2.ExtendSweepRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ExtendSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ExtendSweepResponse]]:
-        """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues."""
+        """ExtendSweep gives a sweep more trials, longer steps, a wider space, other limits or another weight. A sweep that has
+        ended continues; another weight or concurrency alone is an error for it.
+        """
 
     @abc.abstractmethod
     def AnnotateSweep(

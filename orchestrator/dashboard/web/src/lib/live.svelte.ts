@@ -1,5 +1,17 @@
 import { ApiError } from "./api";
 
+// While nobody uses the page and what it reads does not change, it reads that many times more rarely.
+const RARELY = 4;
+// After so long without a key, a pointer or the focus, in milliseconds, nobody uses the page.
+const UNUSED = 30_000;
+let used = 0;
+for (const kind of ["pointermove", "pointerdown", "keydown", "wheel", "focus"]) {
+  globalThis.addEventListener(kind, () => (used = performance.now()), { passive: true });
+}
+
+/** Returns a text that differs where two answers differ in more than the time at which something was heard. */
+const essence = (value: unknown): string => JSON.stringify(value, (key, part: unknown) => (key === "last_seen" ? undefined : part)) ?? "";
+
 /** A value that is read again and again while the page is visible. Make one while a component is set up. */
 export class Live<T> {
   value = $state.raw<T | undefined>(undefined);
@@ -21,10 +33,13 @@ export class Live<T> {
   }
 
   async #run(read: (signal: AbortSignal) => Promise<T>, every: number, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+    for (let before = "", same = false; !signal.aborted; ) {
       try {
         this.value = await read(signal);
         this.error = "";
+        const now = essence(this.value);
+        same = now === before;
+        before = now;
       } catch (e) {
         if (signal.aborted) return;
         this.error = e instanceof Error ? e.message : String(e);
@@ -32,7 +47,9 @@ export class Live<T> {
       }
       const next = new AbortController();
       this.#wake = () => next.abort();
-      await sleep(every, AbortSignal.any([signal, next.signal]));
+      const woken = AbortSignal.any([signal, next.signal]);
+      const rests = (): boolean => same && !woken.aborted && performance.now() - used > UNUSED;
+      for (let n = 0; n === 0 || (n < RARELY && rests()); n++) await sleep(every, woken);
       await visible(signal);
     }
   }
