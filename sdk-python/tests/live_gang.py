@@ -84,7 +84,7 @@ class Cluster:
 
     @contextmanager
     def testing(self, place: Path) -> Iterator[Cluster]:
-        """Run a test in a directory of its own, and end what it leaves behind."""
+        """Run a test in its own directory, and end the sweep that it leaves behind."""
         self.place = place
         try:
             yield self
@@ -129,7 +129,7 @@ class Cluster:
         (self.place / name).touch()
 
     def begin(self, *, slow: bool = False) -> None:
-        """Let the training function go on: slowly, for what must happen while it trains, or to its end."""
+        """Let the training function take steps: slowly, for events that must happen while it trains, or fast."""
         (self.place / "slow").touch() if slow else (self.place / "slow").unlink(missing_ok=True)
         self.touch("begin")
 

@@ -268,7 +268,7 @@ def _own_file(file: str) -> Path | None:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _own_folder(folder: str) -> Path | None:
-    """Return a folder without links, or None for one of what is installed."""
+    """Return a folder without links, or None for one of installed packages."""
     real = Path(folder).resolve()
     if "site-packages" in real.parts or "dist-packages" in real.parts:
         return None
@@ -277,7 +277,7 @@ def _own_folder(folder: str) -> Path | None:
 
 @functools.cache
 def _installed() -> frozenset[Path]:
-    """Return the folders of this package, of Python and of what is installed for it."""
+    """Return the folders of this package, of Python, and of packages that are installed for it."""
     places = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}
     return frozenset({*(Path(place).resolve() for place in places), Path(__file__).resolve().parents[1]})
 
@@ -292,7 +292,7 @@ def _recorded(place: Path) -> frozenset[Path]:
 
 
 def _user_folders() -> list[Path]:
-    """Return the folders in which the user's modules are: the working directory, the script's, and PYTHONPATH."""
+    """Return the folders in which the user's modules are: the working directory, the script's folder and PYTHONPATH."""
     places = []
     with contextlib.suppress(FileNotFoundError):  # the working directory may have been deleted
         places.append(Path.cwd())
