@@ -92,9 +92,10 @@ test-calm: build ## run the Go tests that only compute
 test-whole: build ## run the Go tests that RACE=1 leaves out, as they would be many times slower
 	if .ci/need cc; then $(GO_TEST) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
 
+# The SDK is compiled first, as hundreds of processes import it, and what pytest makes of the tests is kept.
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
 	python=$$(.ci/python); cd sdk-python && "$$python" -m compileall -q src && \
-	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(PYTEST) $(FILES_AT_ONCE) # compiled: a thousand processes import it
+	PYTHONDONTWRITEBYTECODE= OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(PYTEST) $(FILES_AT_ONCE)
 
 test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
 	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" $(PYTEST) tests/integrations

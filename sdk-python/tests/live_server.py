@@ -14,11 +14,15 @@ from typing import Any
 
 
 def until(holds: Callable[[], bool], what: str, log: Path, deadline: float) -> None:
-    """Wait until a condition holds; after `deadline` seconds fail with the server's log."""
-    end, pause = time.monotonic() + deadline, threading.Event()
+    """Wait until a condition holds; after `deadline` seconds fail with the server's log.
+
+    Conditions are asked for less and less often, as most ask the server, which takes processor time of the trials.
+    """
+    end, pause, seconds = time.monotonic() + deadline, threading.Event(), 0.02
     while not holds():
         assert time.monotonic() < end, f"not in time: {what}\n{log.read_text()}"
-        pause.wait(0.05)
+        pause.wait(seconds)
+        seconds = min(1.3 * seconds, 0.25)
 
 
 def nodes_up(url: str, deadline: float) -> int:

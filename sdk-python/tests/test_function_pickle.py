@@ -261,6 +261,18 @@ def test_packages_that_pip_installed_into_a_folder_are_imported(tmp_path: Path) 
         function_pickle.load(blob)
 
 
+def test_a_links_target_says_whether_a_module_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "site-packages").mkdir()
+    for name in ("package", "module.py"):
+        (tmp_path / "site-packages" / name).symlink_to(tmp_path / name)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("VALUE = 3\n")
+    (tmp_path / "module.py").write_text("VALUE = 4\n")
+    script = "import sys\nsys.path.insert(0, 'site-packages')\nimport module, package\n"
+    blob = run_script(tmp_path, script + "def train(x):\n    return module.VALUE + package.VALUE\n" + DUMP)
+    assert function_pickle.load(blob)(None) == 7
+
+
 def test_objects_that_claim_to_be_modules_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The libraries of cffi register such objects, without a `__dict__`, in sys.modules."""
 

@@ -78,6 +78,7 @@ def test_without_ray_its_package_says_how_to_install_it() -> None:
 def test_training_process_starts_light() -> None:
     loaded = modules_after("import outbid.trial_process")
     assert not loaded & {*HEAVY, "rich", "cloudpickle", "safetensors", "numpy"}
+    assert not loaded & {"hashlib", "importlib.resources", "tarfile", "tempfile"}, "which is a sixth of its start"
 
 
 def test_all_names_are_there_and_documented() -> None:

@@ -23,7 +23,7 @@ from server_log import check_log
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 DEADLINE = 500.0
-STEPS = 2500
+STEPS = 1500
 until = partial(live_server.until, deadline=DEADLINE)
 
 
@@ -102,7 +102,7 @@ def importing(trial: ob.Trial) -> None:
 def pace(trial: ob.Trial, pause: threading.Event) -> None:
     """Wait for the duration of a step, which is long until the gate is open."""
     slow = 1 + 2 * (trial.devices[0].type == "slow")
-    pause.wait((0.002 if Path(os.environ["FORKS_GATE"]).exists() else 0.04) * slow)
+    pause.wait((0.002 if Path(os.environ["FORKS_GATE"]).exists() else 0.08) * slow)
 
 
 class Served:

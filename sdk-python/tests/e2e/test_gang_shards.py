@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import outbid as ob
-from live_gang import DEADLINE, STEPS, Cluster, running, started, until
+from live_gang import DEADLINE, STEPS, Cluster, pace, running, started, trains, until
 
 CHECKPOINT = 1 << 16  # bytes of a shard
 
@@ -68,7 +68,7 @@ def train(trial: ob.Trial) -> None:
         pause.wait(0.02)
     for step in trial.steps():
         w += 10
-        pause.wait(0.02)
+        pace(folder, pause)
         die_in_write(trial, folder)
         hold_manifest(trial, folder)
         weights = {"w": np.full(CHECKPOINT // 8, w), "rank": np.array([trial.rank])}
@@ -91,7 +91,7 @@ def train_directories(trial: ob.Trial) -> None:
         print(json.dumps(start), file=file)
     pause = threading.Event()
     for step in trial.steps():
-        pause.wait(0.02)
+        pace(folder, pause)
         if trial.save_due:
             own = trial.scratch / f"save-{step}"
             own.mkdir()
@@ -104,33 +104,35 @@ def train_directories(trial: ob.Trial) -> None:
 LEASE_ENDED = "no orders from the orchestrator for the duration of the lease"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Run a cluster."""
-    with running(tmp_path, train) as cluster:
+    with running(tmp_path_factory.mktemp("gangs"), train) as cluster:
         yield cluster
 
 
-def stored(cluster: Cluster) -> set[str]:
-    """Return the names of the manifests and shards in the store."""
-    return {file.name for file in (cluster.folder / "data").rglob("*-*.shards*")}
+@pytest.fixture
+def cluster(servers: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """Return the cluster."""
+    with servers.testing(tmp_path):
+        yield servers
+
+
+def stored(cluster: Cluster, handle: Any) -> set[str]:
+    """Return the names of a sweep's manifests and shards in the store."""
+    files = (cluster.folder / "data").rglob("*-*.shards*")
+    return {file.name for file in files if handle.id in file.parts}
 
 
 def check(cluster: Cluster, handle: Any) -> None:
     """Check that the trial has ended, that no step was lost, and that its checkpoints have all shards."""
-    cluster.touch("begin")
+    cluster.begin()
     result = handle.wait(timeout=DEADLINE)
     assert (result.best.step, result.best.metric) == (STEPS, 10 * STEPS + 1.5)
     reports = {(r.step, r.metrics["loss"]) for r in result.reports()}
     assert sorted(reports) == [(k, 10 * k + 1.5) for k in range(1, STEPS + 1)]
     names = [Path(checkpoint.key).name for checkpoint in handle.trials()[0].checkpoints]
-    assert names and all({name, *(f"{name}.{rank}" for rank in range(4))} <= stored(cluster) for name in names)
-
-
-def saved(cluster: Cluster, handle: Any) -> None:
-    """Begin to train, and wait until a checkpoint is stored."""
-    cluster.touch("begin")
-    until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
+    assert names and all({name, *(f"{name}.{rank}" for rank in range(4))} <= stored(cluster, handle) for name in names)
 
 
 def stopped_within_upload(cluster: Cluster) -> tuple[list[list[Any]], list[str]]:
@@ -138,7 +140,7 @@ def stopped_within_upload(cluster: Cluster) -> tuple[list[list[Any]], list[str]]
 
     Processes whose next shards take longer than the workers' lease end without the server, and then it starts again.
     """
-    for times in range(1, 10):
+    for times in range(len(cluster.lines("processes")) // 4, 30):
         processes = started(cluster, times)
         nodes = [processes[0][2], processes[2][2]]
         ended = cluster.log.read_text().count(LEASE_ENDED)
@@ -163,7 +165,7 @@ def test_shards_are_stored_and_deleted(cluster: Cluster) -> None:
     (kept,) = handle.trials()[0].checkpoints
     name = Path(kept.key).name
     whole = {name, *(f"{name}.{rank}" for rank in range(4))}
-    until(lambda: stored(cluster) == whole, "earlier shards are deleted", cluster.log)
+    until(lambda: stored(cluster, handle) == whole, "earlier shards are deleted", cluster.log)
     assert kept.size > 4 * CHECKPOINT and kept.shards == 4
     trial = handle.trials()[0]
     parts = trial.checkpoint()
@@ -182,64 +184,72 @@ def test_shards_are_stored_and_deleted(cluster: Cluster) -> None:
     assert not cluster.failures()
 
 
-@pytest.mark.parametrize("rank", range(4))
-def test_a_killed_rank_restarts_the_gang(cluster: Cluster, rank: int) -> None:
+def test_killed_ranks_restart_the_gang(cluster: Cluster) -> None:
     handle = cluster.submit()
-    victim = started(cluster)[rank]
-    saved(cluster, handle)
-    os.kill(victim[1], signal.SIGKILL)
-    assert started(cluster, 2)[0][3] > 0
+    victims = []
+    for rank in range(4):
+        processes = started(cluster, rank + 1)
+        trains(cluster, handle, after=processes[0][3])
+        victims.append(processes[rank])
+        os.kill(processes[rank][1], signal.SIGKILL)
+        assert started(cluster, rank + 2)[0][3] > processes[0][3]
     check(cluster, handle)
-    (failure,) = cluster.failures()
-    assert failure["detail"].startswith(f"rank {rank} on node {victim[2]}: killed by signal 9")
+    for rank, (victim, failure) in enumerate(zip(victims, cluster.failures(), strict=True)):
+        assert failure["detail"].startswith(f"rank {rank} on node {victim[2]}: killed by signal 9")
 
 
-@pytest.mark.parametrize("rank", range(4))
-def test_a_kill_within_a_write(cluster: Cluster, rank: int) -> None:
+def test_kills_within_a_write(cluster: Cluster) -> None:
+    handle = cluster.submit()
+    for rank in range(4):
+        (_, _, _, start, _), *_ = started(cluster, rank + 1)
+        trains(cluster, handle, after=start)
+        cluster.touch(f"limit-{rank}")
+        assert started(cluster, rank + 2)[0][3] > start
+    check(cluster, handle)
+    for rank, failure in enumerate(cluster.failures()):
+        assert f"rank {rank} on node" in failure["detail"] and "killed by signal 25" in failure["detail"]
+    assert len(cluster.failures()) == 4
+
+
+@pytest.mark.parametrize("victims", [["rank 0", "rank 1", "rank 2", "rank 3"], ["first", "second"], ["server"]])
+def test_kills_within_an_upload(cluster: Cluster, victims: list[str]) -> None:
     handle = cluster.submit()
     started(cluster)
-    saved(cluster, handle)
-    cluster.touch(f"limit-{rank}")
-    assert started(cluster, 2)[0][3] > 0
-    check(cluster, handle)
-    (failure,) = cluster.failures()
-    assert f"rank {rank} on node" in failure["detail"] and "killed by signal 25" in failure["detail"]
-
-
-@pytest.mark.parametrize("victim", ["rank 0", "rank 1", "rank 2", "rank 3", "first", "second", "server"])
-def test_a_kill_within_an_upload(cluster: Cluster, victim: str) -> None:
-    handle = cluster.submit()
-    started(cluster)
-    saved(cluster, handle)
-    try:
-        processes, nodes = stopped_within_upload(cluster)
-        if victim.startswith("rank"):
-            os.kill(processes[int(victim[-1])][1], signal.SIGKILL)
-        else:
-            cluster.kill({"first": nodes[0], "second": nodes[1]}.get(victim, "server"))
-    finally:
-        cluster.server.send_signal(signal.SIGCONT)
+    for victim in victims:
+        trains(cluster, handle, after=cluster.lines("processes")[-1][3])
+        try:
+            processes, nodes = stopped_within_upload(cluster)
+            times = len(cluster.lines("processes")) // 4
+            if victim.startswith("rank"):
+                os.kill(processes[int(victim[-1])][1], signal.SIGKILL)
+            else:
+                cluster.kill({"first": nodes[0], "second": nodes[1]}.get(victim, "server"))
+        finally:
+            cluster.server.send_signal(signal.SIGCONT)
+        if victim != "server":
+            started(cluster, times + 1)
     check(cluster, handle)
 
 
-@pytest.mark.parametrize("victim", [0, 2])
-def test_a_kill_before_the_manifest_is_stored(cluster: Cluster, victim: int) -> None:
+def test_kills_before_the_manifest_is_stored(cluster: Cluster) -> None:
     handle = cluster.submit()
-    processes = started(cluster)
-    saved(cluster, handle)
-    cluster.touch("hold")
-    until((cluster.folder / "held").exists, "all shards are stored", cluster.log)
-    (cluster.folder / "hold").unlink()
-    kept = [checkpoint.step for checkpoint in handle.trials()[0].checkpoints]
-    os.kill(processes[victim][1], signal.SIGKILL)
-    assert started(cluster, 2)[0][3] == kept[-1]
+    for times, victim in enumerate((0, 2), 1):
+        processes = started(cluster, times)
+        trains(cluster, handle, after=processes[0][3])
+        cluster.touch("hold")
+        until((cluster.place / "held").exists, "all shards are stored", cluster.log)
+        for name in ("hold", "held"):
+            (cluster.place / name).unlink()
+        kept = [checkpoint.step for checkpoint in handle.trials()[0].checkpoints]
+        os.kill(processes[victim][1], signal.SIGKILL)
+        assert started(cluster, times + 1)[0][3] == kept[-1]
     check(cluster, handle)
 
 
 def test_pause_and_resume(cluster: Cluster) -> None:
     handle = cluster.submit()
     started(cluster)
-    saved(cluster, handle)
+    trains(cluster, handle)
     handle.pause()
     until(lambda: len(cluster.lines("ends")) == 4, "all ranks have ended", cluster.log)
     (step,) = {step for _, step in cluster.lines("ends")}
@@ -253,22 +263,23 @@ def test_pause_and_resume(cluster: Cluster) -> None:
 def test_another_number_of_ranks_reads_the_shards(cluster: Cluster) -> None:
     handle = cluster.submit(devices=(1, 4))
     node = started(cluster)[2][2]
-    saved(cluster, handle)
+    trains(cluster, handle)
     cluster.workers[node].kill()
     cluster.workers[node].wait()
+    cluster.begin()
     result = handle.wait(timeout=DEADLINE)
     assert result.best.metric == 10 * STEPS + 0.5
     assert [(p[3] > 0, p[4]) for p in cluster.lines("processes")[4:]] == [(True, 2), (True, 2)]
-    cluster.worker(node)
 
 
 def test_directories_are_joined(tmp_path: Path) -> None:
     with running(tmp_path, train_directories) as cluster:
         handle = cluster.submit(devices=(1, 4))
         node = started(cluster)[2][2]
-        saved(cluster, handle)
+        trains(cluster, handle)
         cluster.workers[node].kill()
         cluster.workers[node].wait()
+        cluster.begin()
         assert handle.wait(timeout=DEADLINE).best.metric == 10 * STEPS
         assert [(p[3] > 0, p[4]) for p in cluster.lines("processes")[4:]] == [(True, 2), (True, 2)]
         place = handle.trials()[0].checkpoint(STEPS)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import outbid as ob
-from live_gang import DEADLINE, STEPS, Cluster, running, started, until
+from live_gang import DEADLINE, STEPS, Cluster, pace, running, started, trains, until
 
 CHECKPOINT = 1 << 16  # bytes of the weights
 
@@ -73,7 +73,7 @@ def train(trial: ob.Trial) -> None:
     for step in trial.steps():
         total = trial.world_size * (trial.world_size + 1) / 2
         w += all_reduce(trial.rank + 1.0) * 10 / total
-        pause.wait(0.02)
+        pace(folder, pause)
         assert round(w) == 10 * step
         die_in_write(trial, folder)
         trial.save({"w": np.full(CHECKPOINT // 8, w)})
@@ -82,16 +82,23 @@ def train(trial: ob.Trial) -> None:
         print(json.dumps([trial.rank, step]), file=file)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Run a cluster."""
-    with running(tmp_path, train) as cluster:
+    with running(tmp_path_factory.mktemp("gangs"), train) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(servers: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """Return the cluster."""
+    with servers.testing(tmp_path):
+        yield servers
 
 
 def check(cluster: Cluster, handle: Any) -> None:
     """Check that the trial has ended, and that no step was lost or done twice."""
-    cluster.touch("begin")
+    cluster.begin()
     result = handle.wait(timeout=DEADLINE)
     assert result.best.step == STEPS
     assert result.best.metric == 10 * STEPS + 1.5  # the mean over ranks
@@ -113,85 +120,91 @@ def test_ranks_meet_and_reduce(cluster: Cluster) -> None:
     check(cluster, handle)
 
 
-@pytest.mark.parametrize("rank", range(4))
 @pytest.mark.parametrize("stage", ["first", "training"])
-def test_a_killed_rank_restarts_the_gang(cluster: Cluster, rank: int, stage: str) -> None:
+def test_killed_ranks_restart_the_gang(cluster: Cluster, stage: str) -> None:
     handle = cluster.submit()
-    victim = started(cluster)[rank]
-    if stage == "training":
-        cluster.touch("begin")
-        until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
-    os.kill(victim[1], signal.SIGKILL)
-    again = started(cluster, 2)
-    assert (again[0][3] > 0) is (stage == "training")
+    victims = []
+    for rank in range(4):
+        processes = started(cluster, rank + 1)
+        if stage == "training":
+            trains(cluster, handle, after=processes[0][3])
+        victims.append(processes[rank])
+        os.kill(processes[rank][1], signal.SIGKILL)
+        again = started(cluster, rank + 2)
+        assert (again[0][3] > processes[0][3]) is (stage == "training")
     check(cluster, handle)
-    (failure,) = cluster.failures()
-    assert failure["detail"].startswith(f"rank {rank} on node {victim[2]}: killed by signal 9")
-    assert failure["node"] == victim[2]
+    for rank, (victim, failure) in enumerate(zip(victims, cluster.failures(), strict=True)):
+        assert failure["detail"].startswith(f"rank {rank} on node {victim[2]}: killed by signal 9")
+        assert failure["node"] == victim[2]
 
 
 @pytest.mark.parametrize("place", [0, 2])
-@pytest.mark.parametrize("stage", ["first", "training"])
-def test_a_killed_worker_restarts_the_gang(cluster: Cluster, place: int, stage: str) -> None:
+def test_killed_workers_restart_the_gang(cluster: Cluster, place: int) -> None:
     handle = cluster.submit()
-    node = started(cluster)[place][2]
-    if stage == "training":
-        cluster.touch("begin")
-        until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
-    cluster.kill(node)
-    started(cluster, 2)
+    nodes = []
+    for times in (1, 2):
+        processes = started(cluster, times)
+        if times == 2:
+            trains(cluster, handle)
+        nodes.append(processes[place][2])
+        cluster.kill(nodes[-1])
+        again = started(cluster, times + 1)
+        assert (again[0][3] > 0) is (times == 2)
     check(cluster, handle)
-    (failure,) = cluster.failures()
-    assert failure["kind"] == "FAILURE_KIND_NODE_LOST"
-    assert failure["node"] == node
+    for node, failure in zip(nodes, cluster.failures(), strict=True):
+        assert failure["kind"] == "FAILURE_KIND_NODE_LOST"
+        assert failure["node"] == node
 
 
-@pytest.mark.parametrize("stage", ["queued", "first", "training", "last"])
-def test_a_killed_server_loses_no_step(cluster: Cluster, stage: str) -> None:
-    if stage == "queued":
-        node = cluster.workers["b"]
-        node.kill()
-        node.wait()
+def test_a_server_that_is_killed_before_the_gang_starts_loses_no_step(cluster: Cluster) -> None:
+    node = cluster.workers["b"]
+    node.kill()
+    node.wait()
     handle = cluster.submit()
-    if stage == "queued":
-        cluster.kill("server")
-        cluster.worker("b")
-        started(cluster)
-    else:
-        started(cluster)
-        if stage == "training":
-            cluster.touch("begin")
-            until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
-        if stage == "last":
-            cluster.touch("begin")
-            until(lambda: len(cluster.lines("ends")) == 4, "all ranks have ended", cluster.log)
-        cluster.kill("server")
+    cluster.kill("server")
+    cluster.worker("b")
+    started(cluster)
     check(cluster, handle)
 
 
-@pytest.mark.parametrize("victim", ["rank", "worker", "server"])
-def test_a_kill_within_an_upload(cluster: Cluster, victim: str) -> None:
+def test_a_server_that_is_killed_loses_no_step(cluster: Cluster) -> None:
     handle = cluster.submit()
-    _, pid, node, *_ = started(cluster)[0]
-    cluster.touch("begin")
-    until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
-    cluster.server.send_signal(signal.SIGSTOP)  # so that no upload ends
-    try:
-        until(lambda: cluster.saving(node), "a checkpoint is being uploaded", cluster.log)
-        if victim == "rank":
-            os.kill(pid, signal.SIGKILL)
-        else:
-            cluster.kill("server" if victim == "server" else node)
-    finally:
-        cluster.server.send_signal(signal.SIGCONT)
+    started(cluster)
+    cluster.kill("server")
+    trains(cluster, handle)
+    cluster.kill("server")
+    cluster.begin()
+    until(lambda: len(cluster.lines("ends")) == 4, "all ranks have ended", cluster.log)
+    cluster.kill("server")
+    check(cluster, handle)
+    assert not cluster.failures()
+
+
+def test_kills_within_an_upload(cluster: Cluster) -> None:
+    handle = cluster.submit()
+    times = 1
+    for victim in ("server", "rank", "worker"):
+        processes = started(cluster, times)
+        trains(cluster, handle, after=processes[0][3])
+        _, pid, node, *_ = processes[0]
+        cluster.server.send_signal(signal.SIGSTOP)  # so that no upload ends
+        try:
+            until(lambda node=node: cluster.saving(node), "a checkpoint is being uploaded", cluster.log)  # type: ignore[misc]
+            if victim == "rank":
+                os.kill(pid, signal.SIGKILL)
+            else:
+                cluster.kill("server" if victim == "server" else node)
+        finally:
+            cluster.server.send_signal(signal.SIGCONT)
+        times += victim != "server"
+    started(cluster, times)
     check(cluster, handle)
 
 
 def test_a_kill_within_a_write(cluster: Cluster) -> None:
     handle = cluster.submit()
     started(cluster)
-    cluster.touch("begin")
-    until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
+    trains(cluster, handle)
     cluster.touch("limit")
     assert started(cluster, 2)[0][3] > 0
     check(cluster, handle)
@@ -202,8 +215,7 @@ def test_a_kill_within_a_write(cluster: Cluster) -> None:
 def test_pause_and_resume(cluster: Cluster) -> None:
     handle = cluster.submit()
     started(cluster)
-    cluster.touch("begin")
-    until(lambda: handle.trials()[0].step >= 5, "it trains", cluster.log)
+    trains(cluster, handle)
     handle.pause()
     until(lambda: len(cluster.lines("ends")) == 4, "all ranks have ended", cluster.log)
     ends = cluster.lines("ends")
@@ -218,8 +230,7 @@ def test_pause_and_resume(cluster: Cluster) -> None:
 def test_stop(cluster: Cluster) -> None:
     handle = cluster.submit()
     started(cluster)
-    cluster.touch("begin")
-    until(lambda: handle.trials()[0].step >= 5, "it trains", cluster.log)
+    trains(cluster, handle)
     handle.stop()
     until(lambda: len(cluster.lines("ends")) == 4, "all ranks have ended", cluster.log)
     assert len({step for _, step in cluster.lines("ends")}) == 1
@@ -227,7 +238,7 @@ def test_stop(cluster: Cluster) -> None:
 
 
 def test_a_gang_continues_to_its_next_target(cluster: Cluster) -> None:
-    cluster.touch("begin")
+    cluster.begin()
     handle = cluster.submit(ob.SuccessiveHalving(trials=2, eta=2, min_steps=10, max_steps=20))
     result = handle.wait(timeout=DEADLINE)
     assert sorted(t.step for t in result.trials) == [10, 20]
@@ -236,7 +247,7 @@ def test_a_gang_continues_to_its_next_target(cluster: Cluster) -> None:
 
 
 def test_a_gang_on_one_node(cluster: Cluster) -> None:
-    cluster.touch("begin")
+    cluster.begin()
     result = cluster.submit(devices=2, spread=False).wait(timeout=DEADLINE)
     assert result.best.metric == 10 * STEPS + 0.5
     assert len({p[2] for p in cluster.lines("processes")}) == 1
@@ -246,12 +257,11 @@ def test_a_gang_on_one_node(cluster: Cluster) -> None:
 def test_an_elastic_gang_shrinks(cluster: Cluster) -> None:
     handle = cluster.submit(devices=(1, 4))
     node = started(cluster)[2][2]
-    cluster.touch("begin")
-    until(lambda: bool(handle.trials()[0].checkpoints), "a checkpoint is stored", cluster.log)
+    trains(cluster, handle)
     cluster.workers[node].kill()
     cluster.workers[node].wait()
+    cluster.begin()
     result = handle.wait(timeout=DEADLINE)
     assert result.best.metric == 10 * STEPS + 0.5
     assert [p[4] for p in cluster.lines("processes")[4:]] == [2, 2]
     assert [p[3] > 0 for p in cluster.lines("processes")[4:]] == [True, True]
-    cluster.worker(node)

@@ -77,7 +77,7 @@ def test_what_is_not_caught_is_raised(tmp_path: Path) -> None:
             raise ValueError("caught")
         return None if trial.number == 2 else 1.0
 
-    storage = f"sqlite:///{tmp_path}/study.db"
+    storage = outbid.integrations.optuna.sweep_study.kept(f"{tmp_path}/study.log")
     study = optuna.create_study(study_name="raises", storage=storage)
     with pytest.raises(KeyError, match="gone"):
         optimize(objective, 50, catch=(ValueError,), storage=storage, study_name="raises")

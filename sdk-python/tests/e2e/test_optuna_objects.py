@@ -135,7 +135,7 @@ def test_objects_are_kept_in_a_storage(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/study.db"
     study = optuna.create_study(study_name="objects", storage=url)
     study.enqueue_trial({"tuples": (100, 50), "scalars of numpy": 3, "nested": [1, 2]})
-    outbid.optuna.optimize(study, objective, 3, display=False)
+    outbid.optuna.optimize(study, objective, 3, n_jobs=1, display=False)
     check(study, 3)
     first = study.trials[0].params
     assert first["tuples"] == (100, 50) and first["scalars of numpy"] == 3 and first["nested"] == [1, 2]
@@ -163,7 +163,7 @@ def test_what_cannot_be_pickled_fails_its_trial_with_a_reason() -> None:
         return 0.0
 
     with pytest.raises(ob.SweepFailedError, match="attribute 'lock' must be an object that can be pickled, got lock"):
-        outbid.optuna.optimize(stubborn, 2, display=False)
+        outbid.optuna.optimize(stubborn, 2, n_jobs=1, display=False)
 
 
 @pytest.mark.usefixtures("real")
@@ -189,7 +189,7 @@ def test_attributes_that_optuna_sets_itself_may_be_objects(tmp_path: Any) -> Non
         return 0.5
 
     for study in (optuna.create_study(), optuna.create_study(storage=f"sqlite:///{tmp_path}/study.db")):
-        outbid.optuna.optimize(study, scored, 2, display=False)
+        outbid.optuna.optimize(study, scored, 2, n_jobs=1, display=False)
         scores = [
             same(t.system_attrs["terminator:cv_scores"], np.array([0.25, 0.75]) * t.params["x"]) for t in study.trials
         ]

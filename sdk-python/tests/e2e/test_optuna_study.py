@@ -257,5 +257,5 @@ def test_changes_outside_the_objective_are_warned_of_once() -> None:
     assert best_model is None and not losses
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        study = optimize(careful, 6, n_jobs=-1)
+        study = optimize(careful, 6)
     assert study.best_trial.user_attrs["model"] == [1, 2, 3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib
 import io
 import itertools
@@ -99,6 +98,8 @@ def show_sources(blob: bytes) -> None:
 
 def sha256(blob: bytes) -> str:
     """Return the blob's name in the store, which is its hash."""
+    import hashlib  # not for trials, which only load functions
+
     return hashlib.sha256(blob).hexdigest()
 
 
@@ -242,29 +243,43 @@ def _python() -> str:
 
 def _own_modules() -> list[ModuleType]:
     """Return the loaded modules that a worker cannot import: the user's files that are not installed."""
-    installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
-    installed.update(Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix))
-    installed.add(Path(__file__).resolve().parents[1])
-    ours = tuple(
-        f"{place}{os.sep}" for place in (sysconfig.get_path("stdlib"), os.path.dirname(os.path.dirname(__file__)))
-    )
+    users = _user_folders()
     own = []
     for name, module in list(sys.modules.items()):
         file = _fact(module, "__file__") if _is_module(module) else None
-        if name == "__main__" or not file:
-            continue
-        if not str(file).endswith(".py"):
-            continue
-        if str(file).startswith(ours) and "-packages" not in str(file):
-            continue  # Python's modules or this package, which are most modules: they need no resolving of links
-        path = Path(file).resolve()
-        if "site-packages" in path.parts or "dist-packages" in path.parts:
-            continue
-        if any(path.is_relative_to(place) for place in installed) or not _under_user(path):
+        path = _own_file(str(file)) if file and name != "__main__" else None
+        if path is None or not any(path.is_relative_to(place) for place in users):
             continue
         if not any(path in _recorded(place) for place in path.parents):
             own.append(module)
     return own
+
+
+# A program has thousands of modules in hundreds of folders, and may send several functions.
+@functools.lru_cache(maxsize=1 << 14)
+def _own_file(file: str) -> Path | None:
+    """Return a module's file without links, or None if it is installed or not Python's source."""
+    if not file.endswith(".py"):
+        return None
+    real = os.path.realpath(file) if os.path.islink(file) else file
+    folder = _own_folder(os.path.dirname(real))
+    return None if folder is None else folder / os.path.basename(real)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _own_folder(folder: str) -> Path | None:
+    """Return a folder without links, or None for one of installed packages."""
+    real = Path(folder).resolve()
+    if "site-packages" in real.parts or "dist-packages" in real.parts:
+        return None
+    return None if any(real.is_relative_to(place) for place in _installed()) else real
+
+
+@functools.cache
+def _installed() -> frozenset[Path]:
+    """Return the folders of this package, of Python, and of packages that are installed for it."""
+    places = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}
+    return frozenset({*(Path(place).resolve() for place in places), Path(__file__).resolve().parents[1]})
 
 
 @functools.lru_cache(maxsize=64)
@@ -276,7 +291,8 @@ def _recorded(place: Path) -> frozenset[Path]:
     return frozenset(place / line.split(",", 1)[0] for line in lines)
 
 
-def _under_user(path: Path) -> bool:
+def _user_folders() -> list[Path]:
+    """Return the folders in which the user's modules are: the working directory, the script's folder and PYTHONPATH."""
     places = []
     with contextlib.suppress(FileNotFoundError):  # the working directory may have been deleted
         places.append(Path.cwd())
@@ -284,7 +300,7 @@ def _under_user(path: Path) -> bool:
     if main:
         places.append(Path(main).resolve().parent)
     places.extend(Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)
-    return any(path.is_relative_to(place) for place in places)
+    return places
 
 
 @contextlib.contextmanager

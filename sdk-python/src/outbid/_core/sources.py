@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import functools
 import json
 import linecache
 import zlib
@@ -66,7 +67,7 @@ def _made(name: str, lines: list[str], parts: list[CodeType]) -> bool:
     flags = futures | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     left = set(parts)
     try:
-        left.difference_update(_all_of(compile("".join(lines), name, "exec", flags, dont_inherit=True)))
+        left -= _compiled("".join(lines), name, flags)
         # A notebook compiles a cell's statements separately, which can result in different code.
         for statement in ast.parse("".join(lines), name).body if left else ():
             alone = ast.Module([statement], [])
@@ -74,6 +75,11 @@ def _made(name: str, lines: list[str], parts: list[CodeType]) -> bool:
     except (SyntaxError, ValueError):
         return False
     return not left
+
+
+@functools.lru_cache(maxsize=8)  # a program may send several functions of a file
+def _compiled(text: str, name: str, flags: int) -> frozenset[CodeType]:
+    return frozenset(_all_of(compile(text, name, "exec", flags, dont_inherit=True)))
 
 
 def _all_of(code: CodeType) -> Iterator[CodeType]:

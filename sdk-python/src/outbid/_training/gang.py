@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import hmac
 import json
 import math
 import os
 import queue
-import secrets
 import socket
 import sys
 import threading
@@ -310,12 +308,16 @@ def _exactly(connection: socket.socket, size: int, end: float | None = None) -> 
 
 
 def _answer(key: bytes, role: bytes, *parts: bytes) -> bytes:
+    import hmac
+
     return hmac.digest(key, role + b"".join(parts), "sha256")
 
 
 def _check(connection: socket.socket, key: bytes, port: int) -> int:
     """Prove to another rank that this is rank 0, and return its rank, or -1 if it does not know the secret."""
-    challenge, end = secrets.token_bytes(_PROOF), time.monotonic() + _PATIENCE
+    import hmac
+
+    challenge, end = os.urandom(_PROOF), time.monotonic() + _PATIENCE
     connection.settimeout(_PATIENCE)
     connection.sendall(challenge)
     rank, theirs, proof = (_exactly(connection, n, end) for n in (_LENGTH, _PROOF, _PROOF))
@@ -328,7 +330,9 @@ def _check(connection: socket.socket, key: bytes, port: int) -> int:
 
 def _prove(connection: socket.socket, key: bytes, rank: int) -> int | None:
     """Prove to rank 0 which rank this is. Returns the rendezvous port, or None if it is not rank 0 of this gang."""
-    number, mine, end = rank.to_bytes(_LENGTH, "big"), secrets.token_bytes(_PROOF), time.monotonic() + _PATIENCE
+    import hmac
+
+    number, mine, end = rank.to_bytes(_LENGTH, "big"), os.urandom(_PROOF), time.monotonic() + _PATIENCE
     challenge = _exactly(connection, _PROOF, end)
     connection.sendall(number + mine + _answer(key, b"rank", challenge, number, mine))
     port, proof = (_exactly(connection, n, end) for n in (_LENGTH, _PROOF))

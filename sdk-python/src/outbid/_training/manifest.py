@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,8 @@ from outbid._training import tensors
 from outbid._training.opaque import is_directory, open_directory, unpack
 
 if TYPE_CHECKING:
+    import tarfile
+
     import numpy.typing as npt
 
     Arrays = dict[str, npt.NDArray[Any]]
@@ -130,6 +130,8 @@ def join(shards: list[tuple[int, Path]], place: Place) -> Path:
     Of files with the same path, the rank's own counts if there are as many shards as ranks. Raises CheckpointError if
     other ranks saved different files with the same path.
     """
+    import tempfile
+
     into = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=place.scratch))
     own = place.rank if len(shards) == place.size else -1
     saved: dict[str, int] = {}

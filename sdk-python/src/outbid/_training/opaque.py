@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import tarfile
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from outbid._core.errors import CheckpointError
 
 if TYPE_CHECKING:
+    import tarfile
+
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
@@ -56,6 +56,8 @@ def is_directory(arrays: Mapping[str, Array]) -> bool:
 
 def open_directory(arrays: Mapping[str, Array]) -> tarfile.TarFile:
     """Return the files of a directory."""
+    import tarfile
+
     return tarfile.open(fileobj=io.BytesIO(arrays[_DIRECTORY].data))
 
 
@@ -71,6 +73,8 @@ def unpack(arrays: Mapping[str, Array], into: str | os.PathLike[str] | None = No
             what = f"{type(error).__name__}: {error}"
             raise CheckpointError(f"the checkpoint cannot be unpickled here: {what}") from error
     if _DIRECTORY in arrays:
+        import tempfile
+
         place = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=into))
         with open_directory(arrays) as files:
             files.extractall(place, filter="data")
@@ -79,6 +83,8 @@ def unpack(arrays: Mapping[str, Array], into: str | os.PathLike[str] | None = No
 
 
 def _tar(path: Path) -> bytes:
+    import tarfile
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as files:
         for inside in sorted(path.iterdir()):

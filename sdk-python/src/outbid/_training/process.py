@@ -9,7 +9,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
 from typing import Any
@@ -130,7 +129,7 @@ def flush() -> None:
     sys.stderr.flush()
 
 
-class Generators(MetaPathFinder):
+class Generators:
     """Seeds the global random generators for each trial, so that earlier trials of the process do not affect it.
 
     If training code is the first to import numpy.random, its generator is seeded on import. Importing it here would

@@ -7,7 +7,6 @@ Outbid, for unchanged scripts: `python -m outbid.tune script.py`.
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
@@ -100,8 +99,8 @@ _RAY = {
 _OWN = ("outbid.tune.", "outbid.train.", "outbid.air.")
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a module under another name."""
+class _Finder:
+    """Finds a module under another name. Like `main_module._Waiting` it has no base class."""
 
     def __init__(self, names: dict[str, str], prefix: str = "") -> None:
         self._names, self._prefix = names, prefix
@@ -113,7 +112,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Return a spec for a mapped name. Raises AbsentNameError for a name of Ray's that Outbid does not have."""
         if self._real(fullname) is None:
             return self._parent(fullname, path)
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Return the module that the name is mapped to."""
