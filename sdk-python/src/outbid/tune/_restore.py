@@ -35,7 +35,8 @@ _OPEN = ("queued", "running", "paused", "stopped")
 """States of trials that have not ended, which includes those of a sweep that a person stopped."""
 
 
-_PATIENCE = 2.0  # seconds after a sweep's end in which learned state may still be written
+_PATIENCE = 2.0  # seconds after a sweep's end in which the first learned state may still be written
+_ENDING = 10.0  # and in which a process that has written some before may still write the rest
 
 
 class Restored:
@@ -209,10 +210,11 @@ class Restored:
 
 def _whole(made: Run) -> Any:
     """Wait until the learned state covers all trials; another process writes it soon after a trial starts."""
-    names, end = {trial.trial_id for trial in made.trials}, time.monotonic() + _PATIENCE
+    names, began = {trial.trial_id for trial in made.trials}, time.monotonic()
     while True:
         found = learned(made.plan.folder)
-        if (found is not None and names <= found[2].keys()) or time.monotonic() > end:
+        patience = _PATIENCE if found is None else _ENDING
+        if (found is not None and names <= found[2].keys()) or time.monotonic() > began + patience:
             return found
         time.sleep(0.05)
 
