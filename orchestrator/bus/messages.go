@@ -188,7 +188,8 @@ func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.O
 	})
 }
 
-// subscribe returns once the server has the subscription, so that later messages are delivered.
+// subscribe returns once NATS has the subscription, so that later messages are delivered. If NATS does not answer for some
+// seconds, it gets the subscription once it is back.
 func subscribe(nc *nats.Conn, subject string, f nats.MsgHandler) (*Subscription, error) {
 	pieces := assembler{}
 	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
@@ -207,7 +208,7 @@ func subscribe(nc *nats.Conn, subject string, f nats.MsgHandler) (*Subscription,
 	if err := sub.SetPendingLimits(pendingMessages, pendingBytes); err != nil {
 		return nil, errors.Join(fmt.Errorf("subscribe to %s: %w", subject, err), s.Stop())
 	}
-	if err := nc.FlushTimeout(connectTimeout); err != nil {
+	if err := nc.FlushTimeout(connectTimeout); err != nil && nc.IsClosed() {
 		return nil, errors.Join(fmt.Errorf("subscribe to %s: %w", subject, err), s.Stop())
 	}
 	return s, nil

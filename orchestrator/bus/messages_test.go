@@ -1,11 +1,15 @@
 package bus
 
 import (
+	"errors"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -115,5 +119,40 @@ func TestCheckToken(t *testing.T) {
 	}
 	if _, err := SubscribeOrders(nc, "*", nil, nil); err == nil {
 		t.Error("subscribed with an invalid name")
+	}
+}
+
+// TestASubscriptionWaitsForNATS subscribes while NATS is away: the messages arrive once it is back.
+func TestASubscriptionWaitsForNATS(t *testing.T) {
+	t.Parallel()
+	first := startServer(t, ServerConfig{})
+	at, err := url.Parse(first.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(at.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := connect(t, ConnConfig{URL: first.URL()})
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *outbidv1.Uplink, 10)
+	if _, err := SubscribeUplinks(nc, nil, func(up *outbidv1.Uplink) { got <- up }); err != nil {
+		t.Fatalf("while NATS is away: %v", err)
+	}
+	there := connect(t, ConnConfig{Server: startServer(t, ServerConfig{Port: port})})
+	for seq := uint64(1); len(got) == 0; seq++ { // the subscription is there once the connection is
+		if err := PublishUplink(there, uplink("n1", seq), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.FlushTimeout(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nc.Close()
+	if _, err := SubscribeUplinks(nc, nil, func(*outbidv1.Uplink) {}); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("on a closed connection: %v", err)
 	}
 }
