@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -40,6 +41,18 @@ func take(t *testing.T, s *Share, devices ...int32) (release func() error) {
 		t.Fatal(err)
 	}
 	return release
+}
+
+// isAsked reports whether another process has asked for a device of this one.
+func isAsked(s *Share) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.held {
+		if h.asked {
+			return true
+		}
+	}
+	return false
 }
 
 // A server without trials releases its devices once another server wants them; before that, it keeps idle processes
@@ -97,6 +110,9 @@ func TestSharesTakeTurns(t *testing.T) {
 	h := <-held
 	if h.By.Dir != "/first" || h.By.PID == 0 {
 		t.Errorf("held by %v", h.By)
+	}
+	for !isAsked(first) { // the answer comes before the question is noted
+		runtime.Gosched()
 	}
 	both.Go(func() {
 		for range turns {
