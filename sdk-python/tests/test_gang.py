@@ -98,6 +98,16 @@ def test_an_order_to_any_rank_ends_all_at_one_step(
         assert ends[0] >= 5 and ends == [ends[0]] * 3
 
 
+def test_a_rank_that_has_closed_keeps_no_connection(tmp_path: Path) -> None:
+    with ranks(tmp_path, size=2) as r:
+        first, second = (trial._gang for trial in r.trials)
+        assert first is not None and second is not None
+        first.open()
+        second.close()
+        second.open()  # another thread may still be connecting
+        assert second.missing() == [0]
+
+
 def test_reports_without_a_loop_end_all_ranks(tmp_path: Path, lost: threading.Semaphore) -> None:
     with ranks(tmp_path, until_step=3) as r:
         seen = [0, 0, 0]

@@ -220,7 +220,11 @@ class Gang:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         link = Link(connection)
         with self._lock:
-            self._links[rank] = link
+            if not self._closed:
+                self._links[rank] = link
+        if self._closed:  # meanwhile, so that nobody else ends this connection
+            link.close()
+            return
         self._inbox.put(FromRank(rank, {}))  # wakes a thread that waits for it
         threading.Thread(target=self._read, args=(rank, link), name="outbid-gang", daemon=True).start()
 
