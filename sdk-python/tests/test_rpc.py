@@ -83,6 +83,25 @@ def test_recover_waits_for_who_was_there_before(server: FakeServer, service: rpc
         service.recover(ob.NotFoundError("no"), rpc.Patience())
 
 
+def test_a_call_outlives_a_connection_that_another_thread_replaces(service: rpc.Service) -> None:
+    request = pb.GetServerInfoRequest()
+    service.get_server_info(request)
+    transport, replaced = service._transport, list[bool]()
+
+    def method(stub: typing.Any) -> typing.Any:
+        call = stub.GetServerInfo
+        if not replaced:
+            replaced.append(True)
+            transport._drop()
+            transport._dial()
+        return call
+
+    assert transport.call(method, request, pb.GetServerInfoResponse).version and replaced
+    service.close()
+    with pytest.raises(ob.UnavailableError, match="was closed"):
+        service.get_server_info(request)
+
+
 def test_an_address_is_asked_again_after_a_loss(server: FakeServer) -> None:
     """A restarted server may listen at another address."""
     other = FakeServer()

@@ -75,6 +75,7 @@ class Transport:
         self._channel: grpc.Channel | None = None
         self._url = ""
         self._reached = False
+        self._closed = False
         self._dial()
 
     @property
@@ -93,7 +94,11 @@ class Transport:
         return [("authorization", f"Bearer {token}")] if token else []
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, for good."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
             aside(channel.close)
@@ -153,7 +158,8 @@ class Transport:
 
         It only waits for a server that was reached before, and not longer than `waiting` allows.
         """
-        if not isinstance(error, errors.UnavailableError) or not self._reached or not waiting.more():
+        lasting = not isinstance(error, errors.UnavailableError) or self._closed or not self._reached
+        if lasting or not waiting.more():
             raise error from None
         self._dial()
 
@@ -161,6 +167,8 @@ class Transport:
         """Convert the error of a failed call to an SDK exception. Other errors are returned unchanged."""
         import grpc
 
+        if isinstance(error, ValueError) and "closed channel" in str(error):  # by another thread, perhaps to dial anew
+            return errors.UnavailableError(f"the connection to the server at {self._url} was closed")
         if not isinstance(error, grpc.RpcError):
             return error
         code, details = error.code().name, (error.details() or "").strip()
@@ -186,7 +194,7 @@ class Transport:
 
         if self._channel is not None and url == self._url:
             return  # gRPC reconnects by itself
-        self.close()
+        self._drop()
         self._url = url
         self._sign_in = None if self._token else _signin.find(url)
         tls, target = _parse(url)
