@@ -141,8 +141,9 @@ func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 	return seq, data, nil
 }
 
-// usableSnapshots returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was accepted. In that
-// case it removes the snapshots of lost batches, because the ledger will have other batches of these numbers.
+// usableSnapshots returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was
+// accepted. In that case it removes the snapshots of lost batches, because the ledger will have other batches of these
+// numbers.
 func usableSnapshots(ctx context.Context, l *JetStream) (uint64, error) {
 	l.mu.Lock()
 	lossy := l.lossy

@@ -222,7 +222,7 @@ class Gang:
         with self._lock:
             if not self._closed:
                 self._links[rank] = link
-        if self._closed:  # meanwhile, so that nobody else ends this connection
+        if self._closed:  # close() has run and does not know this connection
             link.close()
             return
         self._inbox.put(FromRank(rank, {}))  # wakes a thread that waits for it

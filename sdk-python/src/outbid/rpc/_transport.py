@@ -167,7 +167,7 @@ class Transport:
         """Convert the error of a failed call to an SDK exception. Other errors are returned unchanged."""
         import grpc
 
-        if isinstance(error, ValueError) and "closed channel" in str(error):  # by another thread, perhaps to dial anew
+        if isinstance(error, ValueError) and "closed channel" in str(error):  # another thread closed it
             return errors.UnavailableError(f"the connection to the server at {self._url} was closed")
         if not isinstance(error, grpc.RpcError):
             return error
