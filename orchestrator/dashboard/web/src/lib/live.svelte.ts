@@ -1,8 +1,8 @@
 import { ApiError } from "./api";
 
-// While nobody uses the page and what it reads does not change, it reads that many times more rarely.
+// An unused page whose data does not change reads this many times more rarely.
 const RARELY = 4;
-// After so long without a key, a pointer or the focus, in milliseconds, nobody uses the page.
+// A page is unused after this time without a key, a pointer event or the focus, in milliseconds.
 const UNUSED = 30_000;
 let used = 0;
 for (const kind of ["pointermove", "pointerdown", "keydown", "wheel", "focus"]) {
