@@ -69,3 +69,21 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoadSnapshot reads the state of about 500,000 trials, as a start does.
+func BenchmarkLoadSnapshot(b *testing.B) {
+	l := open(b, connect(b, bus.ConnConfig{Server: startServer(b, b.TempDir(), 0)}), ledger.Config{})
+	if _, err := l.Append(b.Context(), time.Now(), reports(1)); err != nil {
+		b.Fatal(err)
+	}
+	size := 128 << 20
+	if err := l.SaveSnapshot(b.Context(), 1, make([]byte, size)); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		if _, data, err := l.LoadSnapshot(b.Context()); err != nil || len(data) != size {
+			b.Fatal(len(data), err)
+		}
+	}
+}
