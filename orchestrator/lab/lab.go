@@ -13,6 +13,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/hived"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/lottery"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/rrh"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/shockwave"
+	"github.com/outbid-dev/outbid/orchestrator/lab/policy/sia"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	simple "github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
@@ -32,6 +34,8 @@ func Policies() registry.Registry {
 		"optimus":        elastic.NewOptimus,
 		"proportional":   func(*policy.Options) policy.Policy { return baseline.Proportional{} },
 		"rrh":            rrh.New,
+		"shockwave":      shockwave.New,
+		"sia":            sia.New,
 		"slaq":           elastic.NewSLAQ,
 		"spread":         func(*policy.Options) policy.Policy { return baseline.Spread{} },
 		"srsf":           func(o *policy.Options) policy.Policy { return baseline.SRSF{Unit: simple.UnitOption(o)} },
