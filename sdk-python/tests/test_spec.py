@@ -409,8 +409,8 @@ def test_a_utility_says_its_target_in_any_unit() -> None:
     assert ob.Utility(1, target="250ms").to_proto().target == 0.25
 
 
-@pytest.mark.parametrize(("given", "sent"), [(None, None), (False, "off"), ("digits-1", "off")])
-def test_a_warm_start_replaces_what_the_server_remembers(given: Any, sent: str | None) -> None:
+@pytest.mark.parametrize(("given", "sent"), [(None, None), (False, None), (True, "on"), ("digits-1", None)])
+def test_only_warm_start_true_asks_for_what_the_server_remembers(given: Any, sent: str | None) -> None:
     sweep = typed.Sweep(train, {"a": ob.uniform(0, 1)}, metric="m", mode="max", warm_start=given)
     assert sweep.to_dict().get("memory") == sent
 

@@ -79,8 +79,8 @@ type SweepSpec struct {
 	// The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
 	// The server sets it: callers send the header traceparent.
 	Traceparent string `protobuf:"bytes,23,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	// "on" (default): the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric
-	// and most of the parameters; "off": it starts from nothing.
+	// "on": the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric and most of
+	// the parameters; "off" (default): it starts from nothing.
 	Memory        string `protobuf:"bytes,24,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import outbid as ob
 
@@ -46,14 +45,14 @@ def test_it_finds_the_best_beside_failures(real: ob.Client) -> None:
 
 
 def test_a_sweep_learns_from_an_earlier_one(real: ob.Client) -> None:
-    def run(seed: int, warm_start: Literal[False] | None) -> ob.Result:
+    def run(seed: int, warm_start: bool) -> ob.Result:
         tuner = ob.Bayes(seed=seed)
         sweep = ob.Sweep(
             train, SPACE, metric="loss", mode="min", tuner=tuner, trials=8, name="learner", warm_start=warm_start
         )
         return sweep.run(display=False, timeout=500, client=real)
 
-    first, second = run(1, warm_start=False), run(2, warm_start=None)
+    first, second = run(1, warm_start=False), run(2, warm_start=True)
     assert first.sweep.memory == ()
     assert first.sweep.id in [sweep for sweep, _ in second.sweep.memory]
     assert second.trials[0].config != first.trials[0].config, "it does not begin in the middle of the space"

@@ -102,7 +102,7 @@ func (p *program) divide(remain float64, inTime bool) []int {
 	return rounds
 }
 
-// progress returns the part of a job's work that is done after so many rounds.
+// progress returns the part of a job's work that is done after a number of rounds.
 func (p *program) progress(j *job, rounds int) float64 {
 	return min(1, max(leastProgress, j.done+j.perRound*float64(rounds)))
 }

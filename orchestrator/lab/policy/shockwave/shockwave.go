@@ -230,7 +230,7 @@ func (p *program) mostLeft() []int {
 	return order
 }
 
-// roundsFor returns how many rounds a job needs so that at most so many seconds of run time remain.
+// roundsFor returns how many rounds a job needs to leave at most this run time, in seconds.
 func (p *program) roundsFor(j *job, remain float64) int {
 	return int(math.Ceil(max(0, j.remaining-max(remain, 0))/p.seconds - 1e-9))
 }

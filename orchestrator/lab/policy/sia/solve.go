@@ -148,7 +148,7 @@ func bestAt(set []choice, prices []float64, left []int) int {
 // exchanges bounds how often all pairs are tried.
 const exchanges = 4
 
-// improve gives jobs better configurations from what is left, or at the cost of one other job, while that gains.
+// improve gives jobs better configurations from free devices, or at the cost of one other job, while that gains.
 func improve(sets [][]choice, picked, left, order []int) {
 	e := &exchange{sets, picked, left}
 	for range exchanges {
@@ -195,8 +195,8 @@ func (e *exchange) set(i, c int) {
 	}
 }
 
-// try gives job i configuration c, and the job other, if c lacks devices, the best of what is left for it then. It
-// undoes this unless both together gain.
+// try gives job i configuration c. If devices are missing, the job other gives up its own for the best that remains. It is
+// undone unless both together gain.
 func (e *exchange) try(i, c, other int) bool {
 	was, others, gain := e.picked[i], e.picked[other], e.sets[i][c].worth-e.worth(i)
 	kind := e.sets[i][c].kind

@@ -86,8 +86,8 @@ class Sweep:
             Parameters that a point leaves out are sampled. Points count as trials.
         warm_start: earlier sweeps with the same metric (a result, a handle, an id, or a list of these), or an Optuna
             study. The three best configurations of each that fit into this space are tried first, after `points`. A
-            sampler that learns also learns from all of their trials. By default the sampler `bayes` starts from the
-            results of your earlier sweeps with the same metric and most of the parameters; False starts from nothing.
+            sampler that learns also learns from all of their trials. True: the sampler `bayes` starts from the
+            results of your earlier sweeps with the same metric and most of the parameters.
         stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
             metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
             conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
@@ -141,7 +141,7 @@ class Sweep:
         limits: Limits | None = None,
         resources: Resources | None = None,
         points: Sequence[Mapping[str, Any]] = (),
-        warm_start: WarmStart | Literal[False] | None = None,
+        warm_start: WarmStart | bool | None = None,
         stop: Stop | None = None,
         name: str = "",
         program: Program | Sequence[str] | str | None = None,
@@ -182,7 +182,7 @@ class Sweep:
             name=sweep_name(name) if name else self._made_name(),
             tenant=validation.text("Sweep: tenant", tenant),
             constraints=lines(constraints),
-            memory="" if warm_start is None else "off",
+            memory="on" if warm_start is True else "",
             labels=check_labels("Sweep: labels", validation.mapping("Sweep: labels", labels or {}, '{"who": "me"}')),
         )
         fill_objectives(spec, metric, mode)
@@ -190,7 +190,7 @@ class Sweep:
         self._uses_default = tuner is None  # the default depends on where the server is
         spec.tuner.CopyFrom(instance("tuner", tuner or Random(), Tuner).to_proto())
         fill_points(spec, points, self._objects.send_all)
-        self._earlier = None if warm_start is False else warm_start
+        self._earlier = None if isinstance(warm_start, bool) else warm_start
         if self._earlier is not None:
             check_earlier(self._earlier)
         spec.resources.CopyFrom(instance("resources", resources or Resources(), Resources).to_proto())

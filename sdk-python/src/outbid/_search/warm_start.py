@@ -66,7 +66,7 @@ def check_earlier(earlier: Any) -> None:
         if not isinstance(one, (Result, SweepHandle, str)) and not is_study(one):
             raise TypeError(
                 "warm_start must be a result, a handle or the id of a sweep, an Optuna study, several of these, "
-                f"or False, got {one!r:.80}"
+                f"or True, got {one!r:.80}"
             )
 
 

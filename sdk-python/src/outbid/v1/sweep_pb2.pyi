@@ -108,8 +108,8 @@ class SweepSpec(google.protobuf.message.Message):
     The server sets it: callers send the header traceparent.
     """
     memory: builtins.str
-    """"on" (default): the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric
-    and most of the parameters; "off": it starts from nothing.
+    """"on": the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric and most of
+    the parameters; "off" (default): it starts from nothing.
     """
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, Global___Parameter]:

@@ -206,7 +206,6 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
             concurrency=self.n_jobs if self.n_jobs is not None and self.n_jobs > 0 else None,
             name=_name(base),
             fail_fast=self.error_score == "raise",
-            warm_start=None if self.random_state is None else False,  # a seeded search can be repeated
             max_restarts=0 if self.error_score == "raise" else None,
         )
         return job, sweep
