@@ -45,9 +45,16 @@ def front(points: list[Losses]) -> list[Losses]:
 
 def volume(points: list[Losses], reference: Losses) -> float:
     """Return the volume that points dominate below a reference, by slices of the last objective."""
-    inside = front([p for p in points if all(a < r for a, r in zip(p, reference, strict=True))])
+    inside = [p for p in points if all(a < r for a, r in zip(p, reference, strict=True))]
     if len(reference) == 1:
         return reference[0] - min(p[0] for p in inside) if inside else 0.0
+    if len(reference) == 2:
+        total, least = 0.0, reference[1]
+        for x, y in sorted(inside):
+            if y < least:
+                total, least = total + (reference[0] - x) * (least - y), y
+        return total
+    inside = front(inside)
     inside.sort(key=lambda p: p[-1])
     total = 0.0
     for i, p in enumerate(inside):
