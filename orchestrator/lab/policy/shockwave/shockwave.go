@@ -19,7 +19,7 @@
 //
 // Simplifications: the paper's jobs change their batch size, which its predictor foresees; trials here do not. The
 // cluster is homogeneous in the paper: a job's rate is that of its fewest devices, averaged over the devices of types
-// on which it can run. The window is planned in every round instead of at arrivals and ends.
+// on which it can run, and it gets the type on which it is fastest among those with room. The window is planned in every round instead of at arrivals and ends.
 package shockwave
 
 import (
@@ -108,14 +108,14 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 
 // within gives devices that became free to the jobs that the round chose.
 func (p *Policy) within(v *policy.View, jobs []*policy.Job) policy.Plan {
-	plan := policy.Refill(v)
+	plan, stock := policy.Refill(v), v.Inventory()
 	byName := make(map[policy.JobName]*policy.Job, len(jobs))
 	for _, j := range jobs {
 		byName[j.Name()] = j
 	}
 	for _, name := range p.m.Order {
 		if j := byName[name]; j != nil && j.Waiting() {
-			placeLeast(plan, j, "it is in this round's plan")
+			placeLeast(plan, stock, j, "it is in this round's plan")
 		}
 	}
 	return plan.Plan("the round goes on", "")
@@ -124,8 +124,8 @@ func (p *Policy) within(v *policy.View, jobs []*policy.Job) policy.Plan {
 // begin starts a round.
 func (p *Policy) begin(v *policy.View, jobs []*policy.Job) policy.Plan {
 	p.m.Begun = v.Now
-	all := policy.Preempt(v)
-	prog := p.program(v, all, jobs)
+	all, stock := policy.Preempt(v), v.Inventory()
+	prog := p.program(v, all, stock, jobs)
 	rounds, late := prog.solve()
 	order := prog.first(rounds, late)
 	p.m.Order = p.m.Order[:0]
@@ -139,7 +139,7 @@ func (p *Policy) begin(v *policy.View, jobs []*policy.Job) policy.Plan {
 	}
 	for _, i := range order {
 		if !jobs[i].Running() || jobs[i].Ending {
-			placeLeast(all, jobs[i], "it is in this round's plan")
+			placeLeast(all, stock, jobs[i], "it is in this round's plan")
 		}
 	}
 	for _, i := range prog.mostLeft() { // idle devices
@@ -148,22 +148,34 @@ func (p *Policy) begin(v *policy.View, jobs []*policy.Job) policy.Plan {
 		case j.Running() && !j.Ending:
 			all.Keep(j)
 		case j.Waiting():
-			placeLeast(all, j, "idle, and it has the most work left")
+			placeLeast(all, stock, j, "idle, and it has the most work left")
 		}
 	}
 	return all.Plan("a window planned by Nash welfare", "not in this round's plan")
 }
 
-// placeLeast gives a job its fewest devices.
-func placeLeast(plan *policy.Planner, j *policy.Job, reason string) {
-	if g, ok := plan.Free().Place(j.Demand, max(1, j.Demand.Min), ""); ok {
+// placeLeast gives a job its fewest devices, of the type on which it is fastest among those with room.
+func placeLeast(plan *policy.Planner, stock *policy.Inventory, j *policy.Job, reason string) {
+	n := max(1, j.Demand.Min)
+	types := make([]int, len(stock.Types()))
+	for k := range types {
+		types[k] = k
+	}
+	slices.SortStableFunc(types, func(a, b int) int { return cmp.Compare(stock.Rate(j, b, n), stock.Rate(j, a, n)) })
+	for _, k := range types {
+		if g, ok := plan.Free().Place(j.Demand, n, stock.Types()[k]); ok {
+			plan.PlaceOn(j, plan.PreferFreeNow(j, g), reason)
+			return
+		}
+	}
+	if g, ok := plan.Free().Place(j.Demand, n, ""); ok {
 		plan.PlaceOn(j, plan.PreferFreeNow(j, g), reason)
 	}
 }
 
 // program returns the program of the window that begins now.
-func (p *Policy) program(v *policy.View, all *policy.Planner, jobs []*policy.Job) *program {
-	stock, left := v.Inventory(), v.StepsLeftOf(jobs)
+func (p *Policy) program(v *policy.View, all *policy.Planner, stock *policy.Inventory, jobs []*policy.Job) *program {
+	left := v.StepsLeftOf(jobs)
 	prog := &program{
 		devices: all.Free().FreeDevices(), rounds: p.window, seconds: p.round.Seconds(), makespan: p.makespan,
 		power: p.power, jobs: make([]job, len(jobs)),
