@@ -14,7 +14,6 @@ var manyMethods = map[string]int{ //nolint:gochecknoglobals // a table of this t
 	"orchestrator/state.State":             60,
 	"orchestrator/state.foldContext":       55,
 	"orchestrator/tuner/freezethaw.freeze": 41,
-	"worker.fork":                          64,
 }
 
 func TestNoTypeHasManyMethods(t *testing.T) {
