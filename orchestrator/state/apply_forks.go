@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/fork"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -25,89 +26,6 @@ func (t *Trial) Until(l *Lease) int64 {
 // Consolidating reports whether the trial's forks have ended and must be averaged.
 func (t *Trial) Consolidating() bool { return t.Round != nil && len(t.Leases) == 0 }
 
-// Forked returns the sweeps with a trial in a fork slot, in order of submission.
-func (st *State) Forked() []*Sweep {
-	if len(st.forked) == 0 {
-		return nil
-	}
-	all := make([]*Sweep, 0, len(st.forked))
-	for s := range st.forked {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *Sweep) int { return cmp.Compare(a.Order, b.Order) })
-	return all
-}
-
-// setRound updates the trial's fork slot; nil ends it.
-func (f *foldContext) setRound(r *fork.Round) { f.st.setRound(f.sweep, f.trial, r) }
-
-func (st *State) setRound(s *Sweep, t *Trial, r *fork.Round) {
-	t.Round = r
-	i, had := slices.BinarySearch(s.Forked, t.Number)
-	switch {
-	case r != nil && !had:
-		s.Forked = slices.Insert(s.Forked, i, t.Number)
-	case r == nil && had:
-		s.Forked = slices.Delete(s.Forked, i, i+1)
-	}
-	if len(s.Forked) > 0 {
-		st.forked[s] = true
-	} else {
-		delete(st.forked, s)
-	}
-}
-
-func (f *foldContext) forksBegan(e *outbidv1.ForksBegan) error {
-	if f.trial.Round != nil {
-		return broken("a fork slot begins during another one")
-	}
-	r := fork.Begin(e.GetStart(), e.GetForks(), from(e.GetEnds()))
-	r.Began = f.at
-	f.setRound(r)
-	return nil
-}
-
-// joinRound adds a lease with a share of the trial's fork slot to the slot.
-func (f *foldContext) joinRound(e *outbidv1.LeaseGranted) error {
-	t, l := f.trial, f.lease
-	switch {
-	case e.GetShare() == 0 && t.Round == nil:
-		return nil
-	case e.GetShare() <= 0 || t.Round == nil || t.Round.Void:
-		return broken("lease %d has a share of %d steps, which does not fit the trial's fork slot", l.ID, e.GetShare())
-	}
-	f.setRound(t.Round.Join(l.ID, e.GetShare()).Placed(l.ID, l.placesView(), e.GetRate()))
-	l.Step = t.Round.From
-	return nil
-}
-
-// dropUnsavedSteps drops the steps that a fork has not saved when its lease ends.
-func (f *foldContext) dropUnsavedSteps(l *Lease) {
-	if t := f.trial; t.Part(l) != nil {
-		f.setRound(t.Round.Ended(l.ID))
-		f.sweep.advance(t, t.Round.Step())
-	}
-}
-
-// countForkSteps adds a fork's steps to the trial's if it is part of a fork slot. A trial that makes progress as one
-// process may be forked again.
-func (f *foldContext) countForkSteps(l *Lease) {
-	t := f.trial
-	switch {
-	case t.Part(l) != nil:
-		f.setRound(t.Round.Reported(l.ID, l.Step))
-		f.sweep.advance(t, t.Round.Step())
-	case t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_LATER && l.Step > l.FromStep:
-		t.ForkAgain = outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED
-	}
-}
-
-func (f *foldContext) savedInRound(c *outbidv1.Checkpoint) {
-	if part, _ := f.trial.Round.Part(c.GetLeaseId()); part != nil && !part.Over {
-		f.setRound(f.trial.Round.Saved(c.GetLeaseId(), c))
-	}
-}
-
 // needsForRound reports whether the trial's fork slot started from a checkpoint, or needs it for the average.
 func (t *Trial) needsForRound(c *outbidv1.Checkpoint) bool {
 	if t.Round == nil {
@@ -118,24 +36,108 @@ func (t *Trial) needsForRound(c *outbidv1.Checkpoint) bool {
 	})
 }
 
-func (f *foldContext) consolidationOrdered(e *outbidv1.ConsolidationOrdered) error {
-	t := f.trial
+// forkSlots owns the fork slots of trials: only it changes Trial.Round.
+type forkSlots struct {
+	// forked are the sweeps with a trial in a fork slot.
+	forked map[*Sweep]bool
+}
+
+// Forked returns the sweeps with a trial in a fork slot, in order of submission.
+func (x *forkSlots) Forked() []*Sweep {
+	if len(x.forked) == 0 {
+		return nil
+	}
+	all := make([]*Sweep, 0, len(x.forked))
+	for s := range x.forked {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *Sweep) int { return cmp.Compare(a.Order, b.Order) })
+	return all
+}
+
+// setRound updates a trial's fork slot; nil ends it.
+func (x *forkSlots) setRound(s *Sweep, t *Trial, r *fork.Round) {
+	t.Round = r
+	i, had := slices.BinarySearch(s.Forked, t.Number)
+	switch {
+	case r != nil && !had:
+		s.Forked = slices.Insert(s.Forked, i, t.Number)
+	case r == nil && had:
+		s.Forked = slices.Delete(s.Forked, i, i+1)
+	}
+	if len(s.Forked) > 0 {
+		x.forked[s] = true
+	} else {
+		delete(x.forked, s)
+	}
+}
+
+func (x *forkSlots) forksBegan(at time.Time, s *Sweep, t *Trial, e *outbidv1.ForksBegan) error {
+	if t.Round != nil {
+		return broken("a fork slot begins during another one")
+	}
+	r := fork.Begin(e.GetStart(), e.GetForks(), from(e.GetEnds()))
+	r.Began = at
+	x.setRound(s, t, r)
+	return nil
+}
+
+// joinRound adds a lease with a share of the trial's fork slot to the slot.
+func (x *forkSlots) joinRound(s *Sweep, t *Trial, l *Lease, e *outbidv1.LeaseGranted) error {
+	switch {
+	case e.GetShare() == 0 && t.Round == nil:
+		return nil
+	case e.GetShare() <= 0 || t.Round == nil || t.Round.Void:
+		return broken("lease %d has a share of %d steps, which does not fit the trial's fork slot", l.ID, e.GetShare())
+	}
+	x.setRound(s, t, t.Round.Join(l.ID, e.GetShare()).Placed(l.ID, l.placesView(), e.GetRate()))
+	l.Step = t.Round.From
+	return nil
+}
+
+// dropUnsavedSteps drops the steps that a fork has not saved when its lease ends.
+func (x *forkSlots) dropUnsavedSteps(s *Sweep, t *Trial, l *Lease) {
+	if t.Part(l) != nil {
+		x.setRound(s, t, t.Round.Ended(l.ID))
+		s.advance(t, t.Round.Step())
+	}
+}
+
+// countForkSteps adds a fork's steps to the trial's if it is part of a fork slot. A trial that makes progress as one
+// process may be forked again.
+func (x *forkSlots) countForkSteps(s *Sweep, t *Trial, l *Lease) {
+	switch {
+	case t.Part(l) != nil:
+		x.setRound(s, t, t.Round.Reported(l.ID, l.Step))
+		s.advance(t, t.Round.Step())
+	case t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_LATER && l.Step > l.FromStep:
+		t.ForkAgain = outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED
+	}
+}
+
+func (x *forkSlots) savedInRound(s *Sweep, t *Trial, c *outbidv1.Checkpoint) {
+	if part, _ := t.Round.Part(c.GetLeaseId()); part != nil && !part.Over {
+		x.setRound(s, t, t.Round.Saved(c.GetLeaseId(), c))
+	}
+}
+
+func (x *forkSlots) consolidationOrdered(_ time.Time, s *Sweep, t *Trial, e *outbidv1.ConsolidationOrdered) error {
 	if !t.Consolidating() {
 		return broken("it has no forks to average, or they are still training")
 	}
-	f.setRound(t.Round.Ordered(e.GetAttempt(), e.GetNode(), e.GetBoot()))
+	x.setRound(s, t, t.Round.Ordered(e.GetAttempt(), e.GetNode(), e.GetBoot()))
 	return nil
 }
 
 // forksEnded continues the trial from the result of its forks.
-func (f *foldContext) forksEnded(e *outbidv1.ForksEnded) error {
-	s, t, c := f.sweep, f.trial, e.GetCheckpoint()
+func (x *forkSlots) forksEnded(at time.Time, s *Sweep, t *Trial, e *outbidv1.ForksEnded) error {
+	c := e.GetCheckpoint()
 	if !t.Consolidating() {
 		return broken("it has no forks to average, or they are still training")
 	}
 	void := t.Round.Void
-	f.recordMerge(e)
-	f.setRound(nil)
+	t.recordMerge(at, e)
+	x.setRound(s, t, nil)
 	t.ForkAgain = e.GetAgain()
 	if void {
 		return nil
@@ -167,7 +169,7 @@ func roundRecord(r *fork.Round) *outbidv1.ForkRound {
 	return record
 }
 
-func (st *State) restoreRound(s *Sweep, t *Trial, record *outbidv1.ForkRound) {
+func (x *forkSlots) restoreRound(s *Sweep, t *Trial, record *outbidv1.ForkRound) {
 	if record == nil {
 		return
 	}
@@ -180,5 +182,5 @@ func (st *State) restoreRound(s *Sweep, t *Trial, record *outbidv1.ForkRound) {
 			Places: p.GetPlaces(), Forecast: p.GetForecast(), Rate: p.GetRate(),
 		})
 	}
-	st.setRound(s, t, r)
+	x.setRound(s, t, r)
 }

@@ -26,8 +26,16 @@ func (f *foldContext) created(e *outbidv1.TrialCreated) error {
 	return nil
 }
 
+// trialStates holds the trials of a sweep by state.
+type trialStates struct {
+	// Queued are the trials that wait for devices, first come first. Running are those with a lease, by lease ID.
+	Queued  []int32
+	Running []int32
+	Counts  [8]int32
+}
+
 // setState keeps the counts and the queue consistent.
-func (s *Sweep) setState(t *Trial, to trialState) {
+func (s *trialStates) setState(t *Trial, to trialState) {
 	if t.State == trialQueued {
 		s.Queued = remove(s.Queued, t.Number)
 	}
@@ -38,7 +46,7 @@ func (s *Sweep) setState(t *Trial, to trialState) {
 	s.Counts[to]++
 }
 
-func (s *Sweep) enqueue(at time.Time, t *Trial) {
+func (s *trialStates) enqueue(at time.Time, t *Trial) {
 	s.setState(t, trialQueued)
 	s.Queued = append(s.Queued, t.Number)
 	t.Queued = at
@@ -67,9 +75,9 @@ func (f *foldContext) reported(e *outbidv1.TrialReported) error {
 		f.st.trainedOn(s, l)
 	}
 	if rate := s.measure(t, l, r); rate > 0 && t.Part(l) != nil {
-		f.setRound(t.Round.Measured(l.ID, rate))
+		f.st.setRound(s, t, t.Round.Measured(l.ID, rate))
 	}
-	f.countForkSteps(l)
+	f.st.countForkSteps(s, t, l)
 	if l != t.Lead() {
 		return nil
 	}
@@ -153,7 +161,7 @@ func (f *foldContext) reached(e *outbidv1.TrialReached) error {
 	t.gotFurther(f.at, l, e.GetStep(), 0)
 	f.st.trainedOn(s, l)
 	if t.Part(l) != nil {
-		f.countForkSteps(l)
+		f.st.countForkSteps(s, t, l)
 		return nil
 	}
 	if l == t.Lead() {
@@ -243,7 +251,7 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 		t.CopiedFrom = &from
 	}
 	if t.Round != nil {
-		f.setRound(t.Round.Voided())
+		f.st.setRound(s, t, t.Round.Voided())
 	}
 	t.Probation = nil
 	s.setStart(t, source.Newest())
@@ -271,60 +279,4 @@ func (f *foldContext) retried(e *outbidv1.TrialRetried) error {
 	s.enqueue(at, t)
 	s.FailedBefore = s.Counts[trialFailed]
 	return nil
-}
-
-// touch records that a trial changed at the sweep's version.
-func (s *Sweep) touch(t *Trial) {
-	t.version = s.Version
-	s.changes = append(s.changes, change{s.Version, t.Number})
-	if len(s.changes) > 2*len(s.Trials)+1024 {
-		s.compactChanges()
-	}
-}
-
-// compactChanges keeps only the newest change of each trial.
-func (s *Sweep) compactChanges() {
-	var kept []change // readers may have the old list
-	for _, c := range s.changes {
-		if s.Trials[c.trial].version == c.version {
-			kept = append(kept, c)
-		}
-	}
-	s.changes = kept
-}
-
-// ChangedSince lists the trials that changed after a version, by number. 0 lists all, math.MaxUint64 none.
-func (s *Sweep) ChangedSince(version uint64) []int32 {
-	return s.changedSince(version, len(s.Trials), func(n int32) *Trial { return s.Trials[n] })
-}
-
-func (s *Sweep) changedSince(version uint64, trials int, trial func(int32) *Trial) []int32 {
-	if version == math.MaxUint64 {
-		return nil
-	}
-	if version == 0 || version > s.Version {
-		all := make([]int32, trials)
-		for i := range all {
-			all[i] = int32(i)
-		}
-		return all
-	}
-	i, _ := slices.BinarySearchFunc(s.changes, version+1, func(c change, v uint64) int {
-		switch {
-		case c.version < v:
-			return -1
-		case c.version > v:
-			return 1
-		default:
-			return 0
-		}
-	})
-	var changed []int32
-	for _, c := range s.changes[i:] {
-		if trial(c.trial).version == c.version {
-			changed = append(changed, c.trial)
-		}
-	}
-	slices.Sort(changed)
-	return slices.Compact(changed)
 }

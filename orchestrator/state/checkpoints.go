@@ -28,7 +28,7 @@ func (f *foldContext) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
 	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), trustAfter)
 	s.setStart(t, nil)
-	f.savedInRound(c)
+	f.st.savedInRound(s, t, c)
 	t.savedUnder(c).completeShards(c)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {

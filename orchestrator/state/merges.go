@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/fork"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -11,11 +12,11 @@ import (
 const mergesKept = 8
 
 // recordMerge records the result of the trial's fork slot, which ends.
-func (f *foldContext) recordMerge(e *outbidv1.ForksEnded) {
-	t, r := f.trial, f.trial.Round
+func (t *Trial) recordMerge(at time.Time, e *outbidv1.ForksEnded) {
+	r := t.Round
 	t.Rounds++
 	m := &outbidv1.TrialMerge{
-		Round: t.Rounds, Began: stamp(r.Began), Time: stamp(f.at), FromStep: r.From, Step: e.GetStep(), Reason: e.GetReason(),
+		Round: t.Rounds, Began: stamp(r.Began), Time: stamp(at), FromStep: r.From, Step: e.GetStep(), Reason: e.GetReason(),
 	}
 	if len(e.GetForks()) > 1 {
 		m.AveragedOn = r.Node
