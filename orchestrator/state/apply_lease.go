@@ -34,7 +34,7 @@ func (f *foldContext) leaseGranted(e *outbidv1.LeaseGranted) error {
 	devices := st.countTypes(l)
 	st.meter(s, l, devices)
 	st.price(l, devices)
-	return st.joinRound(s, t, l, e)
+	return st.joinSlot(s, t, l, e)
 }
 
 func (f *foldContext) trialAsked(e *outbidv1.TrialAsked) error {

@@ -75,7 +75,7 @@ func (f *foldContext) reported(e *outbidv1.TrialReported) error {
 		f.st.trainedOn(s, l)
 	}
 	if rate := s.measure(t, l, r); rate > 0 && t.Part(l) != nil {
-		f.st.setRound(s, t, t.Round.Measured(l.ID, rate))
+		f.st.setSlot(s, t, t.Slot.Measured(l.ID, rate))
 	}
 	f.st.countForkSteps(s, t, l)
 	if l != t.Lead() {
@@ -250,8 +250,8 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 	if from := source.Number; from != t.Number {
 		t.CopiedFrom = &from
 	}
-	if t.Round != nil {
-		f.st.setRound(s, t, t.Round.Voided())
+	if t.Slot != nil {
+		f.st.setSlot(s, t, t.Slot.Voided())
 	}
 	t.Probation = nil
 	s.setStart(t, source.Newest())
@@ -265,7 +265,7 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 // retried queues a failed trial as if it had not failed. The sweep continues if it has ended.
 func (f *foldContext) retried(e *outbidv1.TrialRetried) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
-	if len(t.Leases) > 0 || t.Round != nil {
+	if len(t.Leases) > 0 || t.Slot != nil {
 		return broken("retried trial %d, whose processes have not all ended", t.Number)
 	}
 	if s.Done() {

@@ -41,7 +41,7 @@ func (f *foldContext) forkFailed(e *outbidv1.ForkFailed) error {
 		t.NodeLosses, t.LostStep = e.GetLosses(), max(t.LostStep, e.GetStep())
 		t.Suspected = t.Suspected || e.GetSuspected()
 		if t.Part(f.lease) != nil {
-			f.st.setRound(s, t, t.Round.LostNode())
+			f.st.setSlot(s, t, t.Slot.LostNode())
 		}
 	}
 	return nil

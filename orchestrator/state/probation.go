@@ -52,8 +52,8 @@ func (x *forkSlots) goOnFrom(s *Sweep, t *Trial, c *outbidv1.Checkpoint) {
 	for _, l := range t.Leases {
 		l.Void, l.AtTarget = true, false
 	}
-	if t.Round != nil {
-		x.setRound(s, t, t.Round.Dropped())
+	if t.Slot != nil {
+		x.setSlot(s, t, t.Slot.Dropped())
 	}
 	t.AtTarget = false
 	t.Step = c.GetStep()

@@ -77,7 +77,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
 		MetricStep: t.MetricStep, Leases: t.LeaseCount, Measured: measuredRecords(t.Measured),
 		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
-		FailedOtherwise: t.FailedOtherwise, Round: roundRecord(t.Round), ForkAgain: t.ForkAgain,
+		FailedOtherwise: t.FailedOtherwise, Round: slotRecord(t.Slot), ForkAgain: t.ForkAgain,
 		Probation: t.Probation, DroppedMerges: t.DroppedMerges, Avoided: avoidedRecords(t.Avoided),
 	}
 	for _, p := range t.Curve {
@@ -166,7 +166,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord, trials []RestoredTrial) (
 			}
 		}
 		s.indexTrial(t)
-		st.restoreRound(s, t, tr.round)
+		st.restoreSlot(s, t, tr.slot)
 		st.watch(s, t)
 	}
 	if err := s.order(r.GetQueued()); err != nil {
@@ -219,7 +219,7 @@ func (s *Sweep) order(queued []int32) error {
 type RestoredTrial struct {
 	trial *Trial
 	held  []*outbidv1.LeaseRecord
-	round *outbidv1.ForkRound
+	slot  *outbidv1.ForkRound
 }
 
 // RestoreTrial restores a trial from its record. It keeps parts of the record, but neither the record nor its Trial.
@@ -245,7 +245,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
 		FailedOtherwise: r.GetFailedOtherwise(), ForkAgain: r.GetForkAgain(),
-		Rounds: v.GetRounds(), Merges: v.GetMerges(), Probation: r.GetProbation(), DroppedMerges: r.GetDroppedMerges(),
+		Slots: v.GetRounds(), Merges: v.GetMerges(), Probation: r.GetProbation(), DroppedMerges: r.GetDroppedMerges(),
 		Avoided: avoidedOf(r.GetAvoided()),
 	}
 }

@@ -153,12 +153,12 @@ type Trial struct {
 	Start *outbidv1.Checkpoint
 	// Leases that the trial holds, by ID: see Lead. An ended trial may still hold some for a moment.
 	Leases []*Lease
-	// Round is the fork slot in which forks train the trial or are being averaged, or nil. ForkAgain restricts
+	// Slot is the fork slot in which forks train the trial or are being averaged, or nil. ForkAgain restricts
 	// further fork slots.
-	Round     *fork.Round
+	Slot      *fork.Slot
 	ForkAgain outbidv1.ForkAgain
-	// Rounds counts the fork slots that have ended. Merges are the newest of them, oldest first.
-	Rounds int32
+	// Slots counts the fork slots that have ended. Merges are the newest of them, oldest first.
+	Slots  int32
 	Merges []*outbidv1.TrialMerge
 	// Probation is the average that the trial continued from while it is not judged yet, or nil. DroppedMerges counts
 	// the averages that were dropped in a row.
