@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// forkFiles are the files of a fork on the node, and what else has to be released when its training code is gone.
+// forkFiles are the files of a fork on the node. They also hold the functions to call when its training code is gone.
 type forkFiles struct {
 	cfg *Config
 	// dir is the fork's own directory.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// changeLog lists which trials of a sweep changed at which of its versions.
+// changeLog lists the changes of a sweep's trials, by version.
 type changeLog struct {
 	// Version grows with every change.
 	Version uint64

@@ -6,7 +6,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// sweepIndex owns the sweeps, their order and their names, and what is kept of deleted ones.
+// sweepIndex owns the sweeps, their order and their names, and the records of deleted ones.
 type sweepIndex struct {
 	// Sweeps by ID. SweepIDs are in order of submission.
 	Sweeps   map[string]*Sweep
@@ -47,8 +47,8 @@ func (x *sweepIndex) continueSweep(s *Sweep) {
 	x.Live = slices.Insert(x.Live, i, s)
 }
 
-// remove replaces a sweep by what is kept of it.
-func (x *sweepIndex) remove(s *Sweep, kept Deleted) {
+// remove replaces a sweep by its record as a deleted one.
+func (x *sweepIndex) remove(s *Sweep, record Deleted) {
 	delete(x.Sweeps, s.ID)
 	if x.keys[s.IdempotencyKey] == s.ID {
 		delete(x.keys, s.IdempotencyKey)
@@ -56,7 +56,7 @@ func (x *sweepIndex) remove(s *Sweep, kept Deleted) {
 	if i := slices.Index(x.SweepIDs, s.ID); i >= 0 {
 		x.SweepIDs = slices.Delete(x.SweepIDs, i, i+1)
 	}
-	x.deleted[s.ID] = kept
+	x.deleted[s.ID] = record
 }
 
 // Sweep returns a sweep by ID. The error is a *DeletedError if it was deleted.

@@ -56,7 +56,7 @@ func orNone[S ~int32](word func(S) string) func(S) string {
 	}
 }
 
-// An error about an illegal transition says what is wrong, and which states would be right.
+// An error about an illegal transition names the problem and the states that would be right.
 func TestIllegalTransitionsAreExplained(t *testing.T) {
 	t.Parallel()
 	sweep, trial, lease := sweepLifecycle, trialLifecycle, leaseLifecycle
