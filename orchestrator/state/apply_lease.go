@@ -68,9 +68,6 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 
 func (f *foldContext) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	l := f.lease
-	if l == nil {
-		return broken("revoked lease %d, which it does not hold", e.GetLeaseId())
-	}
 	// A stop overrides a pause, but not the other way round.
 	if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_STOP {
 		l.Revoking = e.GetHow()
@@ -82,9 +79,6 @@ func (f *foldContext) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 func (f *foldContext) leaseEnded(e *outbidv1.LeaseEnded) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := f.lease
-	if l == nil {
-		return broken("ended lease %d, which it does not hold", e.GetLeaseId())
-	}
 	led := t.Lead() == l
 	t.Leases = slices.DeleteFunc(t.Leases, func(o *Lease) bool { return o == l })
 	t.DeviceSeconds += e.GetDeviceSeconds()
@@ -140,9 +134,6 @@ func (s *Sweep) lead(t *Trial) {
 // placeEnded frees what a lease held on one node, while the rest of its gang ends too.
 func (f *foldContext) placeEnded(e *outbidv1.PlaceEnded) error {
 	st, l := f.st, f.lease
-	if l == nil {
-		return broken("ended place of lease %d, which it does not hold", e.GetLeaseId())
-	}
 	i := l.PlaceOn(e.GetNode())
 	if i < 0 {
 		return broken("lease %d has no place on node %s, or the place has ended", l.ID, e.GetNode())
@@ -156,18 +147,12 @@ func (f *foldContext) placeEnded(e *outbidv1.PlaceEnded) error {
 }
 
 func (f *foldContext) leaseRenewed(e *outbidv1.LeaseRenewed) error {
-	if f.lease == nil {
-		return broken("renewed lease %d, which it does not hold", e.GetLeaseId())
-	}
 	f.lease.TermEnd = from(e.GetTermEnd())
 	return nil
 }
 
 func (f *foldContext) forkStarted(e *outbidv1.ForkStarted) error {
 	t, l := f.trial, f.lease
-	if l == nil {
-		return broken("started lease %d, which it does not hold", e.GetLeaseId())
-	}
 	l.Started, l.FromStep, l.Step, l.Training = true, e.GetFromStep(), e.GetFromStep(), f.at
 	if l == t.Lead() {
 		t.recordRollback(l.ID, l.FromStep)

@@ -61,9 +61,6 @@ func remove(list []int32, n int32) []int32 {
 
 func (f *foldContext) reported(e *outbidv1.TrialReported) error {
 	s, t, l := f.sweep, f.trial, f.lease
-	if l == nil {
-		return broken("report under lease %d, which it does not hold", e.GetLeaseId())
-	}
 	r := e.GetReport()
 	l.Step, l.LastReportSeq, l.Training = r.GetStep(), r.GetSeq(), f.at
 	s.ReportBytes += ReportSize(r)
@@ -154,9 +151,6 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 
 func (f *foldContext) reached(e *outbidv1.TrialReached) error {
 	s, t, l := f.sweep, f.trial, f.lease
-	if l == nil {
-		return broken("target reached under lease %d, which it does not hold", e.GetLeaseId())
-	}
 	l.Step, l.AtTarget, l.Training = e.GetStep(), true, time.Time{}
 	t.gotFurther(f.at, l, e.GetStep(), 0)
 	f.st.trainedOn(s, l)

@@ -20,9 +20,6 @@ const (
 // forkFailed records that the training process of a lease failed.
 func (f *foldContext) forkFailed(e *outbidv1.ForkFailed) error {
 	s, t := f.sweep, f.trial
-	if f.lease == nil {
-		return broken("failed lease %d, which it does not hold", e.GetLeaseId())
-	}
 	f.st.count(s.countedAs, func(t *Totals) { t.ForkFailures = plus(t.ForkFailures, e.GetKind(), 1) })
 	t.avoid(e)
 	switch {

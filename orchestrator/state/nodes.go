@@ -89,18 +89,15 @@ func (x *nodeIndex) join(at time.Time, info *outbidv1.NodeInfo) error {
 }
 
 func (x *nodeIndex) nodeChanged(at time.Time, e *outbidv1.NodeChanged) error {
-	n, ok := x.Nodes[e.GetNode()]
-	if !ok {
-		return broken("node %q does not exist", e.GetNode())
-	}
+	n := x.Nodes[e.GetNode()]
 	n.State, n.Reason, n.Changed = e.GetState(), e.GetReason(), at
 	n.Shape.Draining = n.State == outbidv1.NodeState_NODE_STATE_DRAINING
 	return nil
 }
 
 func (x *nodeIndex) uplinkSeen(_ time.Time, e *outbidv1.UplinkSeen) error {
-	n, ok := x.Nodes[e.GetNode()]
-	if !ok || n.Info.GetBoot() != e.GetBoot() {
+	n := x.Nodes[e.GetNode()]
+	if n.Info.GetBoot() != e.GetBoot() {
 		return broken("uplink of node %q with unknown boot %q", e.GetNode(), e.GetBoot())
 	}
 	n.SeenSeq = e.GetSeq()

@@ -201,6 +201,18 @@ type lifecycle struct {
 	word  func(int32) string
 }
 
+// explain adds the lease or node of an event to an error.
+func (l *lifecycle) explain(f *foldContext, e *outbidv1.Event, err error) error {
+	switch l.of {
+	case subjectLease:
+		id, _ := f.kind.lease(e)
+		return fmt.Errorf("%w (lease %d)", err, id)
+	case subjectNode:
+		return fmt.Errorf("%w (node %q)", err, l.node(e))
+	}
+	return err
+}
+
 // allowsFrom returns an error if the event may not occur in a state.
 func (l *lifecycle) allowsFrom(from int32) error {
 	if int(from) < len(l.legal) && l.legal[from] != 0 {
