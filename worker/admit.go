@@ -108,7 +108,7 @@ func reportSize(r *outbidv1.Report) int {
 }
 
 // admitReport returns how many bytes a report that checkReport has accepted takes in an uplink.
-func admitReport(f *fork, r *outbidv1.Report) int {
+func admitReport(f *forkMessages, r *outbidv1.Report) int {
 	n := 1 + protowire.SizeBytes(proto.Size(f.ref)) + 1 + protowire.SizeBytes(reportSize(r))
 	return protowire.SizeTag(uplinkMessages) + protowire.SizeBytes(n)
 }

@@ -261,7 +261,7 @@ func TestReportSize(t *testing.T) {
 		if n, size := reportSize(r), proto.Size(r); n < size || n > size+60 {
 			t.Fatalf("%d bytes are estimated as %d", size, n)
 		}
-		f := &fork{ref: &outbidv1.ForkRef{Sweep: rapid.StringN(0, 128, 128).Draw(t, "sweep"), LeaseId: rapid.Uint64().Draw(t, "lease")}}
+		f := &forkMessages{ref: &outbidv1.ForkRef{Sweep: rapid.StringN(0, 128, 128).Draw(t, "sweep"), LeaseId: rapid.Uint64().Draw(t, "lease")}}
 		up := &outbidv1.Uplink{Messages: []*outbidv1.UplinkMessage{{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Report{Report: r}}}}
 		if n, size := admitReport(f, r), proto.Size(up); n < size || n > size+70 {
 			t.Fatalf("%d bytes in an uplink are estimated as %d", size, n)

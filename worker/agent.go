@@ -378,7 +378,7 @@ func (l *workerLoop) drain() {
 	l.draining = true
 	l.stopAverages()
 	for _, f := range l.forks {
-		f.drain(errStopping.Error())
+		f.orders.drain(errStopping.Error())
 		if !f.started {
 			l.runFork(f)
 		}

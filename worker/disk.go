@@ -144,10 +144,10 @@ func (w *diskWatch) checkFree() error {
 func (w *diskWatch) measure(ctx context.Context, f *fork, m *measured) {
 	began := time.Now()
 	var sum trialfile.Usage
-	for _, dir := range f.writable() {
+	for _, dir := range f.files.writable() {
 		usage, err := trialfile.Measure(ctx, dir, scratchFiles-sum.Files)
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
-			f.logger().Debug("cannot add up the files of a trial", "error", err)
+			f.telemetry.logger().Debug("cannot add up the files of a trial", "error", err)
 		}
 		sum.Bytes, sum.Files = sum.Bytes+usage.Bytes, sum.Files+usage.Files
 	}
@@ -180,18 +180,6 @@ func (w *diskWatch) endLargest(why error) {
 		largest.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "its files take %s, the most of all trials there, and %s",
 			humanize.IBytes(uint64(most)), why))
 	}
-}
-
-// writable returns the directories that the fork's training code writes to.
-func (f *fork) writable() []string {
-	f.mu.Lock()
-	in := f.in
-	f.mu.Unlock()
-	dirs := []string{f.trialDir()}
-	if home := in.Home(); home != "" {
-		dirs = append(dirs, home)
-	}
-	return dirs
 }
 
 // freeBytes returns how many bytes are free in the last of the directories that exists.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -16,15 +17,15 @@ func watched(t *testing.T, cfg *Config, bytes ...int) (*diskWatch, []*fork) {
 	w := newDiskWatch(cfg)
 	var forks []*fork
 	for i, n := range bytes {
-		f := &fork{cfg: cfg, disk: w, ref: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: uint64(i + 1)}, wake: make(chan struct{}, 1)}
-		if err := os.MkdirAll(filepath.Join(f.trialDir(), "below"), 0o700); err != nil {
+		f := assembleFork(cfg, newOutbox(), &outbidv1.ForkRef{Sweep: "s-1", LeaseId: uint64(i + 1)}, nil, secrets{}, func() {})
+		if err := os.MkdirAll(filepath.Join(f.files.trialDir(), "below"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(f.trialDir(), "below", "file"), make([]byte, n), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(f.files.trialDir(), "below", "file"), make([]byte, n), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.add(f)
-		w.forks[f].next = f.made // make it due
+		w.forks[f].next = time.Time{} // make it due
 		forks = append(forks, f)
 	}
 	return w, forks

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/health"
 )
 
@@ -145,7 +143,7 @@ type waitStreak struct {
 func newDiskPace(cfg *Config, forks func() []*fork) *diskPace {
 	dir := cmp.Or(cfg.files, cfg.Dir)
 	return &diskPace{
-		cfg: cfg, forks: forks, paces: map[*fork]*writerPace{}, clock: time.Now, inside: func(f *fork) writes { return f.confined() },
+		cfg: cfg, forks: forks, paces: map[*fork]*writerPace{}, clock: time.Now, inside: func(f *fork) writes { return f.files.confined() },
 		busy:  func() (time.Duration, error) { return health.DiskBusy(dir) },
 		flush: func() error { return health.Flush(dir) },
 	}
@@ -223,10 +221,10 @@ func (d *diskPace) brakeWriters(now time.Time) {
 	for _, f := range d.heavy {
 		if d.paces[f] == nil {
 			d.paces[f] = brake(now)
-			f.heldUp.Store(true)
+			f.activity.heldUp.Store(true)
 			d.hold(f, true)
 			f.slowed.Do(func() {
-				f.note("warning", fmt.Sprintf("%s is slowed down: it writes so much that other trials wait for the disk of node %s", f.name(), d.cfg.Node))
+				f.messages.note("warning", fmt.Sprintf("%s is slowed down: it writes so much that other trials wait for the disk of node %s", trialName(f.ref), d.cfg.Node))
 			})
 		}
 	}
@@ -258,7 +256,7 @@ func (d *diskPace) split() {
 	d.heavy, d.others = d.heavy[:0], d.others[:0]
 	running := d.forks()
 	for f := range d.paces {
-		if !slices.Contains(running, f) || f.ending() {
+		if !slices.Contains(running, f) || f.orders.ordered().isEnding() {
 			d.release(f) // its process may already serve another fork
 		}
 	}
@@ -268,7 +266,7 @@ func (d *diskPace) split() {
 	most := int64(0)
 	for _, f := range running {
 		in := d.inside(f)
-		if f.ending() || !in.CanHold() { // do not take time from forks that have to save and end
+		if f.orders.ordered().isEnding() || !in.CanHold() { // do not take time from forks that have to save and end
 			continue
 		}
 		bytes, err := in.Unwritten()
@@ -305,7 +303,7 @@ func (d *diskPace) bringToDisk() {
 
 func (d *diskPace) hold(f *fork, held bool) {
 	if err := d.inside(f).Hold(held); err != nil {
-		f.logger().Debug("cannot hold or release a trial", "error", err)
+		f.telemetry.logger().Debug("cannot hold or release a trial", "error", err)
 	}
 }
 
@@ -313,8 +311,8 @@ func (d *diskPace) hold(f *fork, held bool) {
 // held.
 func (d *diskPace) release(f *fork) {
 	d.hold(f, false)
-	f.touch()
-	f.heldUp.Store(false)
+	f.activity.touch()
+	f.activity.heldUp.Store(false)
 	delete(d.paces, f)
 }
 
@@ -322,17 +320,4 @@ func (d *diskPace) releaseAll() {
 	for f := range d.paces {
 		d.release(f)
 	}
-}
-
-// ending reports whether the fork has to pause or to stop.
-func (f *fork) ending() bool {
-	v := f.ordered().verdict
-	return v == outbidv1.Verdict_VERDICT_PAUSE || v == outbidv1.Verdict_VERDICT_STOP
-}
-
-// confined returns what the fork's training code runs in, or nil if that is not known yet.
-func (f *fork) confined() *confine.Confinement {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.in
 }

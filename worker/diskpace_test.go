@@ -72,7 +72,7 @@ func paced(t testing.TB, writers ...*simWriter) (*diskPace, *simDisk, []*fork) {
 	disk := &simDisk{now: time.Unix(0, 0), speed: 250e6, trials: map[*fork]*simWriter{}}
 	var forks []*fork
 	for i, w := range writers {
-		f := &fork{cfg: cfg, out: newOutbox(), ref: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: uint64(i + 1)}}
+		f := assembleFork(cfg, newOutbox(), &outbidv1.ForkRef{Sweep: "s-1", LeaseId: uint64(i + 1)}, nil, secrets{}, func() {})
 		w.disk, disk.trials[f] = disk, w
 		forks = append(forks, f)
 	}
@@ -117,10 +117,10 @@ func TestAWriterGivesWay(t *testing.T) {
 	if waited := live(d, disk, healthy, time.Minute); waited > 0.2 {
 		t.Errorf("the other waits %.0f %% of the time", 100*waited)
 	}
-	if healthy.holds > 0 || forks[1].heldUp.Load() {
+	if healthy.holds > 0 || forks[1].activity.heldUp.Load() {
 		t.Error("the other is held")
 	}
-	if !forks[0].heldUp.Load() {
+	if !forks[0].activity.heldUp.Load() {
 		t.Error("the writer is throttled, but its silence would count as a hang")
 	}
 	if greedy.written < 60*8e6 {
@@ -131,7 +131,7 @@ func TestAWriterGivesWay(t *testing.T) {
 	live(d, disk, healthy, 2*time.Minute)
 	before := greedy.written
 	live(d, disk, healthy, time.Second)
-	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || forks[0].heldUp.Load() {
+	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || forks[0].activity.heldUp.Load() {
 		t.Errorf("it writes %.0f MB/s when no trial waits", mb)
 	}
 }
@@ -157,7 +157,7 @@ func TestWhoSavesOnceIsHeldForAMoment(t *testing.T) {
 	live(d, disk, healthy, 2*paceTick) // 40 MB
 	saves.rate = 0
 	live(d, disk, healthy, 2*quietWindows*paceWindow)
-	if saves.held || forks[0].heldUp.Load() {
+	if saves.held || forks[0].activity.heldUp.Load() {
 		t.Error("it is throttled after it has saved")
 	}
 }
@@ -168,14 +168,14 @@ func TestAWriterThatIsToEndRuns(t *testing.T) {
 	greedy, healthy := &simWriter{rate: 2e9}, &simWriter{waits: true}
 	d, disk, forks := paced(t, greedy, healthy)
 	live(d, disk, healthy, 10*time.Second)
-	if !forks[0].heldUp.Load() {
+	if !forks[0].activity.heldUp.Load() {
 		t.Fatal("it is not throttled, so there is nothing to test")
 	}
-	forks[0].direct(outbidv1.Verdict_VERDICT_PAUSE, 0, "others wait", 0)
+	forks[0].orders.direct(outbidv1.Verdict_VERDICT_PAUSE, 0, "others wait", 0)
 	live(d, disk, healthy, 2*paceWindow)
 	before, holds := greedy.written, greedy.holds
 	live(d, disk, healthy, time.Second)
-	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || greedy.holds > holds || forks[0].heldUp.Load() {
+	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || greedy.holds > holds || forks[0].activity.heldUp.Load() {
 		t.Errorf("it writes only %.0f MB/s although it has to end", mb)
 	}
 }

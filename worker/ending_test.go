@@ -210,7 +210,7 @@ func TestWhatIsNoCheckpointIsRefused(t *testing.T) {
 		x := <-r.starts
 		x.save(t, 1)
 		x.saved(t, "1 ")
-		at := func(name string) string { return filepath.Join(x.fork.scratch(), name) }
+		at := func(name string) string { return filepath.Join(x.fork.files.dir, name) }
 		secret := filepath.Join(t.TempDir(), "secret")
 		for _, err := range []error{
 			os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, at("link")), os.Symlink(filepath.Dir(secret), at("dir")),
@@ -243,7 +243,7 @@ func TestAnswerToASaveBeforeTheStartReturns(t *testing.T) {
 		r.hold = make(chan struct{})
 		r.bus.orch.assign(assignment(1, 9, 0))
 		x := <-r.starts
-		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.scratch() + "/none", Step: 1})
+		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.files.dir + "/none", Step: 1})
 		synctest.Wait()
 		close(r.hold)
 		select {
@@ -263,7 +263,7 @@ func TestCheckpointOutsideScratch(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.bus.orch.assign(assignment(1, 9, 0))
 		x := <-r.starts
-		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.scratch() + "/../../lock", Step: 1})
+		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.files.dir + "/../../lock", Step: 1})
 		select {
 		case got := <-x.saves:
 			if !strings.Contains(got, "not in the trial's scratch directory") {
@@ -272,7 +272,7 @@ func TestCheckpointOutsideScratch(t *testing.T) {
 		case <-time.After(patience):
 			t.Error("no answer")
 		}
-		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.scratch() + "/none", Step: 1})
+		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.files.dir + "/none", Step: 1})
 		select {
 		case got := <-x.saves:
 			if !strings.Contains(got, "no such file") {

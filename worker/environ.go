@@ -78,12 +78,12 @@ func passed(environ []string, patterns []string) []string {
 func (s *starter) environ(f *fork, user map[string]string) []string {
 	env := slices.Clone(s.inherit())
 	env = append(env, threadLimits(env, user, strconv.Itoa(s.threads(f)))...)
-	for _, given := range []map[string]string{user, f.secrets} {
+	for _, given := range []map[string]string{user, f.secrets.variables} {
 		for _, name := range slices.Sorted(maps.Keys(given)) {
 			env = append(env, name+"="+given[name])
 		}
 	}
-	if span := f.traceparent(); span != "" {
+	if span := f.telemetry.traceparent(); span != "" {
 		env = append(env, "TRACEPARENT="+span)
 	}
 	visible := inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices(), s.cfg.Machine.Given)

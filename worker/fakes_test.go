@@ -218,10 +218,10 @@ func (x *fakeTraining) report(seq uint64) { x.fork.Reports([]*outbidv1.Report{re
 
 func (x *fakeTraining) save(t *testing.T, step int64) {
 	t.Helper()
-	if err := os.MkdirAll(x.fork.scratch(), 0o700); err != nil {
+	if err := os.MkdirAll(x.fork.files.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(x.fork.scratch(), fmt.Sprint("save-", step))
+	path := filepath.Join(x.fork.files.dir, fmt.Sprint("save-", step))
 	if err := os.WriteFile(path, []byte("weights"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func (r *rig) train(ctx context.Context, f *fork) (training, error) {
 	if r.fail != nil {
 		return nil, r.fail
 	}
-	f.target()
+	f.orders.target()
 	x := &fakeTraining{
 		fork: f, orders: make(chan string, 100), saves: make(chan string, 100), killed: make(chan struct{}), over: make(chan func(), 1),
 	}

@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,34 +16,51 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
+// forkFiles are the files of a fork on the node. They also hold the functions to call when its training code is gone.
+type forkFiles struct {
+	cfg *Config
+	// dir is the fork's own directory.
+	dir       string
+	telemetry *telemetry
+
+	mu    sync.Mutex
+	in    *confine.Confinement // what the training code runs in, or nil if that is not known yet
+	taken int                  // how many checkpoints were taken from the training code
+	leave []func() error       // functions to call at its end
+}
+
+func newForkFiles(cfg *Config, lease uint64, t *telemetry) *forkFiles {
+	return &forkFiles{cfg: cfg, dir: filepath.Join(cfg.files, fmt.Sprint(lease)), telemetry: t}
+}
+
 // trialDir returns the directory that the training code may write to. If the code runs as another user, the directory is
 // inside the fork's scratch directory, next to the files that the worker has taken from it.
-func (f *fork) trialDir() string {
+func (f *forkFiles) trialDir() string {
 	if f.cfg.closed {
-		return filepath.Join(f.scratch(), "own")
+		return filepath.Join(f.dir, "own")
 	}
-	return f.scratch()
+	return f.dir
 }
 
 // makeScratch creates the fork's directories. The training code's directory belongs to the worker until enter changes
 // its owner.
-func (f *fork) makeScratch() error {
+func (f *forkFiles) makeScratch() error {
 	if !f.cfg.closed {
-		if f.cfg.spares.reuse(f.scratch()) {
+		if f.cfg.spares.reuse(f.dir) {
 			return nil
 		}
-		return os.MkdirAll(f.scratch(), 0o700)
+		return os.MkdirAll(f.dir, 0o700)
 	}
-	if err := os.Mkdir(f.scratch(), 0o711); err != nil { //nolint:gosec // the trial's user has to pass through
+	if err := os.Mkdir(f.dir, 0o711); err != nil { //nolint:gosec // the trial's user has to pass through
 		return err
 	}
 	return errors.Join(os.Mkdir(f.trialDir(), 0o700), os.Mkdir(f.takenDir(), 0o700))
 }
 
-func (f *fork) takenDir() string { return filepath.Join(f.scratch(), "taken") }
+func (f *forkFiles) takenDir() string { return filepath.Join(f.dir, "taken") }
 
 // setConfinement records what the training code runs in, and gives it the fork's files.
-func (f *fork) setConfinement(in *confine.Confinement) error {
+func (f *forkFiles) setConfinement(in *confine.Confinement) error {
 	f.mu.Lock()
 	f.in = in
 	f.mu.Unlock()
@@ -49,7 +68,7 @@ func (f *fork) setConfinement(in *confine.Confinement) error {
 }
 
 // atEnd registers a function that is called when the training code is gone.
-func (f *fork) atEnd(do func() error) {
+func (f *forkFiles) atEnd(do func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leave = append(f.leave, do)
@@ -57,16 +76,16 @@ func (f *fork) atEnd(do func() error) {
 
 // workerDir returns the directory for the worker's copies of the training code's files. If the code runs as another
 // user, it cannot access this directory.
-func (f *fork) workerDir() string {
+func (f *forkFiles) workerDir() string {
 	if f.cfg.closed {
 		return f.takenDir()
 	}
-	return f.scratch()
+	return f.dir
 }
 
 // takeFile moves a checkpoint that training code has written out of the trial's reach. If trials run as the worker's
 // user, it only checks that the checkpoint is a regular file and not too large.
-func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error) {
+func (f *forkFiles) takeFile(ctx context.Context, s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error) {
 	path := filepath.Clean(s.GetPath())
 	if !f.cfg.closed {
 		file, info, err := trialfile.OpenBelow(f.trialDir(), path)
@@ -86,7 +105,7 @@ func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error
 	if in == nil {
 		return nil, errors.New("the trial has not started")
 	}
-	if err := in.TakeFile(f.ctx, f.trialDir(), path, to, f.cfg.CheckpointBytes); err != nil {
+	if err := in.TakeFile(ctx, f.trialDir(), path, to, f.cfg.CheckpointBytes); err != nil {
 		return nil, err
 	}
 	taken := proto.CloneOf(s)
@@ -94,8 +113,24 @@ func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error
 	return taken, nil
 }
 
+// writable returns the directories that the fork's training code writes to.
+func (f *forkFiles) writable() []string {
+	dirs := []string{f.trialDir()}
+	if home := f.confined().Home(); home != "" {
+		dirs = append(dirs, home)
+	}
+	return dirs
+}
+
+// confined returns what the fork's training code runs in, or nil if that is not known yet.
+func (f *forkFiles) confined() *confine.Confinement {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.in
+}
+
 // clear removes the files of a fork whose training code is gone.
-func (f *fork) clear() {
+func (f *forkFiles) clear() {
 	f.mu.Lock()
 	in, leave := f.in, f.leave
 	f.leave = nil
@@ -107,11 +142,11 @@ func (f *fork) clear() {
 	if in.User() != nil {
 		errs = append(errs, in.Remove(f.trialDir()))
 	}
-	if f.cfg.closed || len(errs) > 0 || !f.cfg.spares.keep(f.scratch()) {
-		errs = append(errs, trialfile.Remove(f.scratch()))
+	if f.cfg.closed || len(errs) > 0 || !f.cfg.spares.keep(f.dir) {
+		errs = append(errs, trialfile.Remove(f.dir))
 	}
 	if err := errors.Join(errs...); err != nil {
-		f.logger().Warn("cannot remove the files of a trial", "error", err)
+		f.telemetry.logger().Warn("cannot remove the files of a trial", "error", err)
 	}
 }
 

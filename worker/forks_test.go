@@ -104,7 +104,7 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 				}
 				o.assign(a)
 				x := <-r.starts
-				if err := os.MkdirAll(x.fork.scratch(), 0o700); err != nil { // as the starter of functions does
+				if err := os.MkdirAll(x.fork.files.dir, 0o700); err != nil { // as the starter of functions does
 					t.Fatal(err)
 				}
 				if tc.does != nil {
@@ -135,7 +135,7 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 // with them.
 func checkFilesOfDetached(t *testing.T, x *fakeTraining) {
 	t.Helper()
-	files := x.fork.scratch()
+	files := x.fork.files.dir
 	if _, err := os.Stat(files); err != nil {
 		t.Errorf("its files are gone too early: %v", err)
 	}

@@ -36,7 +36,7 @@ func (s *starter) programGang(f *fork) (*outbidv1.Gang, error) {
 	if err != nil {
 		return nil, s.nodeFailure(err)
 	}
-	f.atEnd(release)
+	f.files.atEnd(release)
 	return g, nil
 }
 
@@ -56,8 +56,8 @@ func (s *starter) startSessions(ctx context.Context, f *fork, spec session.Spec,
 	if err != nil {
 		return nil, s.nodeFailure(err)
 	}
-	f.atEnd(in.Close)
-	if err := f.setConfinement(in); err != nil {
+	f.files.atEnd(in.Close)
+	if err := f.files.setConfinement(in); err != nil {
 		return nil, s.nodeFailure(err)
 	}
 	spec.In, spec.Prepare, spec.Fresh = in, nil, true // the libraries of gangs keep their connections in the process
@@ -94,9 +94,9 @@ func startSession(sess *session.Session, err error) (training, error) {
 // rankScratch returns the directory for the files of a local rank.
 func rankScratch(f *fork, local int) string {
 	if local == 0 {
-		return f.trialDir()
+		return f.files.trialDir()
 	}
-	return filepath.Join(f.trialDir(), "rank-"+strconv.Itoa(local))
+	return filepath.Join(f.files.trialDir(), "rank-"+strconv.Itoa(local))
 }
 
 // withKnownWork returns a body whose function is in the field of functions without a gang.

@@ -43,7 +43,7 @@ func (s *starter) holdDevices(ctx context.Context, f *fork) error {
 	if err != nil {
 		return err
 	}
-	f.atEnd(release)
+	f.files.atEnd(release)
 	return nil
 }
 
@@ -63,8 +63,8 @@ func (s *starter) tellWaiting(f *fork, h *claim.Held) {
 		s.waiting.told = map[string]bool{}
 	}
 	s.waiting.told[sweep] = true
-	f.logger().Info("a trial waits for a device", "device", h.What, "by", h.By.String())
-	f.note("warning", fmt.Sprintf("waits for %s, which a trial of %s uses; both take turns. To share cores declare slots: --devices cpu:2, "+
+	f.telemetry.logger().Info("a trial waits for a device", "device", h.What, "by", h.By.String())
+	f.messages.note("warning", fmt.Sprintf("waits for %s, which a trial of %s uses; both take turns. To share cores declare slots: --devices cpu:2, "+
 		"or OUTBID_DEVICES=cpu:2 where a program starts the server", h.What, h.By))
 }
 

@@ -13,30 +13,20 @@ import (
 func (f *fork) live() *outbidv1.ForkEnded {
 	began := time.Now()
 	t, err := f.prepare()
-	f.trace("start", began, f.body.GetStart().GetStep(), err)
+	f.telemetry.trace("start", began, f.body.GetStart().GetStep(), err)
 	if err != nil {
 		return f.notStarted(err)
 	}
-	f.touch()
-	f.mu.Lock()
-	f.trainer, f.phase = t, "running"
-	told, decided, early := f.first, f.decided, f.early
-	f.early = nil
-	f.mu.Unlock()
-	if decided > 0 { // it reported before t was known
-		t.Acked(decided)
-	}
-	for _, what := range early {
-		what(t)
-	}
-	f.changed()
-	f.sendBegan()
-	return (&life{fork: f, training: t, told: told}).follow()
+	f.activity.touch()
+	f.link.attach(t)
+	f.setPhase("running")
+	f.messages.sendBegan()
+	return (&life{fork: f, training: t, told: f.orders.startedWith()}).follow()
 }
 
 // prepare starts the training code, unless the fork has to end before it runs.
 func (f *fork) prepare() (training, error) {
-	if f.ctx.Err() != nil || f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
+	if f.ctx.Err() != nil || f.orders.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
 		return nil, errUnwanted
 	}
 	ctx, cancel := context.WithCancelCause(f.ctx)
@@ -51,7 +41,7 @@ func (f *fork) prepare() (training, error) {
 		started <- result{t, err}
 	}()
 	for {
-		if f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
+		if f.orders.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
 			cancel(errUnwanted)
 		}
 		select {
@@ -66,7 +56,7 @@ func (f *fork) prepare() (training, error) {
 }
 
 func (f *fork) notStarted(err error) *outbidv1.ForkEnded {
-	if f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN || f.ctx.Err() != nil {
+	if f.orders.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN || f.ctx.Err() != nil {
 		return &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED}
 	}
 	if failure := (*failure)(nil); errors.As(err, &failure) {
@@ -102,7 +92,7 @@ func (l *life) follow() *outbidv1.ForkEnded {
 	gone := l.ctx.Done()
 	for {
 		l.obey()
-		for _, e := range l.takeEvents() {
+		for _, e := range l.events.takeEvents() {
 			l.handle(e)
 		}
 		l.endRejected()
@@ -125,7 +115,7 @@ func (l *life) follow() *outbidv1.ForkEnded {
 
 // obey passes the newest order to the training code.
 func (l *life) obey() {
-	o := l.ordered()
+	o := l.orders.ordered()
 	if o.same(l.told) || l.end != nil {
 		return
 	}
@@ -133,11 +123,11 @@ func (l *life) obey() {
 	if ending && l.told.verdict != o.verdict {
 		grace := stopGrace
 		if o.verdict == outbidv1.Verdict_VERDICT_PAUSE {
-			grace = l.pauseGrace()
-			l.pace.grantPause()
+			grace = l.orders.pauseGrace(l.cfg.DrainTimeout)
+			l.messages.pace.grantPause()
 		} else {
 			l.upload.stop()
-			l.pace.release()
+			l.messages.pace.release()
 		}
 		l.deadline, l.grace = time.Now().Add(grace), grace
 		l.setPhase("ending")
@@ -150,20 +140,9 @@ func (l *life) obey() {
 	}
 	if l.waits && !ending && (o.until == 0 || o.until > l.reached) {
 		l.waits = false
-		l.touch()
+		l.activity.touch()
 	}
 	l.training.Direct(o.verdict, o.until, o.reason)
-}
-
-// pauseGrace returns how long the training code may take to save and end. When the worker stops, that is the time that
-// its operator gives, if it is longer.
-func (l *life) pauseGrace() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.drained {
-		return max(pauseGrace, l.cfg.DrainTimeout)
-	}
-	return pauseGrace
 }
 
 // detachLate reports whether the fork is one of several forks of a trial and has to pause before its first step. Then it
@@ -174,9 +153,7 @@ func (l *life) detachLate() bool {
 	if !ok || l.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || l.body.GetPart() == nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.trains && code.Detach(l.clear)
+	return l.activity.beforeTraining(func() bool { return code.Detach(l.files.clear) })
 }
 
 func (l *life) handle(event any) {
@@ -185,9 +162,7 @@ func (l *life) handle(event any) {
 		l.upload.offer(e.saved)
 	case reachedEvent:
 		l.reached, l.waits, l.announced = e.step, true, false
-		l.mu.Lock()
-		l.step = max(l.step, e.step)
-		l.mu.Unlock()
+		l.activity.reach(e.step)
 	case endedEvent:
 		l.end = e.ended
 	}
@@ -195,7 +170,7 @@ func (l *life) handle(event any) {
 
 // announce reports that the target was reached, once its checkpoint is in the store.
 func (l *life) announce() {
-	o := l.ordered()
+	o := l.orders.ordered()
 	if !l.waits || l.announced || !l.upload.idle() || l.end != nil {
 		return
 	}
@@ -204,17 +179,17 @@ func (l *life) announce() {
 		return
 	}
 	l.announced = true
-	l.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
+	l.messages.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
 }
 
 // savesMatter reports whether the fork has to wait for checkpoints that are not stored yet.
 func (l *life) savesMatter() bool {
-	return l.ctx.Err() == nil && l.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
+	return l.ctx.Err() == nil && l.orders.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
 }
 
 // isExcused reports whether the process has a reason to be silent. Only rank 0 of a gang says anything.
 func (l *life) isExcused() bool {
-	return l.body.GetGang().GetFirstRank() > 0 || l.waits || l.waiting.Load() || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
+	return l.body.GetGang().GetFirstRank() > 0 || l.waits || l.activity.isExcused() || !l.upload.idle()
 }
 
 // checkSilence ends a process that hangs or does not obey.
@@ -224,7 +199,7 @@ func (l *life) checkSilence() {
 	}
 	if !l.deadline.IsZero() && !time.Now().Before(l.deadline) && l.upload.idle() {
 		if l.told.verdict == outbidv1.Verdict_VERDICT_PAUSE {
-			l.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it will continue from its last "+
+			l.messages.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it will continue from its last "+
 				"checkpoint", l.grace))
 		}
 		l.end = &outbidv1.ForkEnded{
@@ -234,7 +209,7 @@ func (l *life) checkSilence() {
 		return
 	}
 	hang := l.body.GetHangTimeout().AsDuration()
-	if hang > 0 && !l.isExcused() && l.silent() >= hang {
+	if hang > 0 && !l.isExcused() && l.activity.silent() >= hang {
 		l.end = fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "sent nothing for %s", hang).ended()
 		l.killAndWait()
 	}
@@ -259,7 +234,7 @@ func (l *life) endRejected() {
 func (l *life) kill() {
 	if !l.killed && l.end == nil {
 		l.killed = true
-		l.pace.release()
+		l.messages.pace.release()
 		l.training.Kill()
 	}
 }
@@ -268,10 +243,10 @@ func (l *life) kill() {
 func (l *life) killAndWait() {
 	verdict := l.end
 	l.killed = true
-	l.pace.release()
+	l.messages.pace.release()
 	l.training.Kill()
 	for {
-		for _, e := range l.takeEvents() {
+		for _, e := range l.events.takeEvents() {
 			if _, ended := e.(endedEvent); ended {
 				l.end = verdict
 				return
@@ -298,7 +273,7 @@ func (l *life) next() time.Duration {
 		if l.isExcused() {
 			return min(next, hang)
 		}
-		next = min(next, max(hang-l.silent(), time.Millisecond))
+		next = min(next, max(hang-l.activity.silent(), time.Millisecond))
 	}
 	return next
 }

@@ -128,7 +128,7 @@ func (l *workerLoop) applyOrders(o *outbidv1.Orders, came time.Time) {
 	}
 	for _, leaseID := range l.leases() {
 		if f := l.forks[leaseID]; !l.wanted[leaseID] && !f.hasEnded() {
-			f.direct(outbidv1.Verdict_VERDICT_STOP, 0, "ended by order", 0)
+			f.orders.direct(outbidv1.Verdict_VERDICT_STOP, 0, "ended by order", 0)
 			if !f.started {
 				l.runFork(f)
 			}
@@ -174,8 +174,8 @@ func (l *workerLoop) assign(as *outbidv1.Assignment) {
 		l.forks[leaseID] = f
 		l.changed.Store(true)
 	}
-	f.pace.setRate(as.GetReportRate())
-	f.direct(as.GetVerdict(), as.GetUntilStep(), as.GetReason(), as.GetVersion())
+	f.messages.pace.setRate(as.GetReportRate())
+	f.orders.direct(as.GetVerdict(), as.GetUntilStep(), as.GetReason(), as.GetVersion())
 	if !f.started && as.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN {
 		l.runFork(f) // ends without having started
 	}
@@ -183,7 +183,7 @@ func (l *workerLoop) assign(as *outbidv1.Assignment) {
 
 // acknowledge drops messages that are in the ledger, and tells training code which reports were decided on.
 func (l *workerLoop) acknowledge(seq uint64) {
-	var heard []*fork
+	var heard []*forkMessages
 	l.out.acked(seq, func(e entry) {
 		if e.report > 0 {
 			if e.fork.acked == 0 {
@@ -196,16 +196,16 @@ func (l *workerLoop) acknowledge(seq uint64) {
 			l.changed.Store(true)
 		}
 	})
-	for _, f := range heard {
-		f.tellAcked(f.acked)
-		f.acked = 0
+	for _, of := range heard {
+		of.decided(of.acked)
+		of.acked = 0
 	}
 }
 
 // dropDelivered drops forks whose end is in the ledger and that the orders no longer list.
 func (l *workerLoop) dropDelivered() {
 	for leaseID, f := range l.forks {
-		if f.delivered && !l.wanted[leaseID] {
+		if f.messages.delivered && !l.wanted[leaseID] {
 			delete(l.forks, leaseID)
 		}
 	}

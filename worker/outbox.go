@@ -43,7 +43,7 @@ type outbox struct {
 	flying  int
 	bytes   int
 	// held is what each fork has in the queue.
-	held map[*fork]backlog
+	held map[*forkMessages]backlog
 	room chan struct{}
 	// due is set if messages that are not in flight have to be sent now. The delay timer sets it when messages that
 	// are not urgent have waited long enough.
@@ -68,7 +68,7 @@ type flight struct {
 type entry struct {
 	message *outbidv1.UplinkMessage
 	// fork may be nil.
-	fork *fork
+	fork *forkMessages
 	// bytes is how much the message takes in an uplink.
 	bytes int
 	// report is the sequence number of a report within its fork; 0 for other messages.
@@ -84,12 +84,12 @@ func (e entry) release() {
 }
 
 func newOutbox() *outbox {
-	return &outbox{wake: make(chan struct{}, 1), first: 1, held: map[*fork]backlog{}}
+	return &outbox{wake: make(chan struct{}, 1), first: 1, held: map[*forkMessages]backlog{}}
 }
 
 // add queues a message without waiting for room, because there are few such messages. It returns why the message
 // cannot be sent, or nil.
-func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) error {
+func (o *outbox) add(f *forkMessages, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := o.push(entry{message: m, fork: f})
@@ -99,7 +99,7 @@ func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) error {
 
 // addAwaited queues a message like add. The channel is closed once the message is in the ledger, or was dropped for a
 // new boot.
-func (o *outbox) addAwaited(f *fork, m *outbidv1.UplinkMessage) (<-chan struct{}, error) {
+func (o *outbox) addAwaited(f *forkMessages, m *outbidv1.UplinkMessage) (<-chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := entry{message: m, fork: f, acked: make(chan struct{})}
@@ -110,7 +110,7 @@ func (o *outbox) addAwaited(f *fork, m *outbidv1.UplinkMessage) (<-chan struct{}
 
 // addDelayed queues a message that is sent with the next one, or alone after sendDelay. It returns why the message
 // cannot be sent, or nil.
-func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) error {
+func (o *outbox) addDelayed(f *forkMessages, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := o.push(entry{message: m, fork: f})
@@ -146,7 +146,7 @@ func (o *outbox) flush() {
 
 // addReports queues reports that checkReport has accepted, to be sent now or delayed. It waits while the backlog is
 // full, or until ctx ends; then it returns false.
-func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) (all bool) {
+func (o *outbox) addReports(ctx context.Context, f *forkMessages, reports []*outbidv1.Report, delayed bool) (all bool) {
 	type wrapped struct {
 		message outbidv1.UplinkMessage
 		kind    outbidv1.UplinkMessage_Report
@@ -208,7 +208,7 @@ func (o *outbox) append(e entry) {
 }
 
 // count adds queued messages of a fork and their bytes. The caller holds the lock.
-func (o *outbox) count(f *fork, messages, bytes int) {
+func (o *outbox) count(f *forkMessages, messages, bytes int) {
 	o.bytes += bytes
 	h := o.held[f]
 	h.messages, h.bytes = h.messages+messages, h.bytes+bytes
@@ -220,7 +220,7 @@ func (o *outbox) count(f *fork, messages, bytes int) {
 }
 
 // hasRoom reports whether another report of a fork may be queued. The caller holds the lock.
-func (o *outbox) hasRoom(f *fork) bool {
+func (o *outbox) hasRoom(f *forkMessages) bool {
 	h := o.held[f]
 	return len(o.entries)+h.messages < maxBacklog && o.bytes+h.bytes < maxBacklogBytes
 }

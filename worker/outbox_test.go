@@ -22,7 +22,7 @@ func TestOutboxDelivers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		o, f := newOutbox(), &fork{ref: &outbidv1.ForkRef{Sweep: "s", LeaseId: 1}}
+		o, f := newOutbox(), &forkMessages{ref: &outbidv1.ForkRef{Sweep: "s", LeaseId: 1}}
 		now := time.Unix(0, 0)
 		type uplink struct {
 			first    uint64
@@ -85,7 +85,7 @@ func TestOutboxDelivers(t *testing.T) {
 
 func TestOutboxGathers(t *testing.T) {
 	t.Parallel()
-	o, f, now := newOutbox(), &fork{}, time.Unix(0, 0)
+	o, f, now := newOutbox(), &forkMessages{}, time.Unix(0, 0)
 	send := func(want int, first uint64) {
 		t.Helper()
 		got, messages := o.next(now, 1<<20)
@@ -124,7 +124,7 @@ func TestOutboxGathers(t *testing.T) {
 
 func TestOutboxBoundsAnUplink(t *testing.T) {
 	t.Parallel()
-	o, f := newOutbox(), &fork{}
+	o, f := newOutbox(), &forkMessages{}
 	for i := range 3 * maxUplink {
 		o.addReports(t.Context(), f, []*outbidv1.Report{report(uint64(i) + 1)}, false)
 	}
@@ -150,7 +150,7 @@ func TestOutboxBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = maxBacklog / 2
-		o, f := newOutbox(), &fork{}
+		o, f := newOutbox(), &forkMessages{}
 		reports := make([]*outbidv1.Report, most)
 		for i := range reports {
 			reports[i] = report(uint64(i) + 1)
@@ -177,7 +177,7 @@ func TestOutboxBacklog(t *testing.T) {
 		default:
 		}
 		o.add(f, &outbidv1.UplinkMessage{})
-		if !o.addReports(ctx, &fork{}, []*outbidv1.Report{report(1)}, false) {
+		if !o.addReports(ctx, &forkMessages{}, []*outbidv1.Report{report(1)}, false) {
 			t.Error("the report of another fork was not accepted")
 		}
 		o.acked(100, func(entry) {})
@@ -192,7 +192,7 @@ func TestOutboxBacklog(t *testing.T) {
 func TestOutboxDelays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, f := newOutbox(), &fork{ref: &outbidv1.ForkRef{Sweep: "s", LeaseId: 1}}
+		o, f := newOutbox(), &forkMessages{ref: &outbidv1.ForkRef{Sweep: "s", LeaseId: 1}}
 		began := func() *outbidv1.UplinkMessage {
 			return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{}}}
 		}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -124,33 +123,4 @@ func (p *reportPace) await(ctx context.Context, reports []*outbidv1.Report, wait
 			return 0
 		}
 	}
-}
-
-// send queues reports as fast as the fork may report. The training code waits meanwhile. It returns false if the fork ended before all
-// were queued.
-func (f *fork) send(reports []*outbidv1.Report, delayed bool) (all bool) {
-	for len(reports) > 0 {
-		n := f.pace.await(f.ctx, reports, f.notePace)
-		if n == 0 || !f.out.addReports(f.ctx, f, reports[:n], delayed && n == len(reports)) {
-			return false
-		}
-		reports = reports[n:]
-	}
-	return true
-}
-
-// notePace tells the user once that the reports of the fork are delayed.
-func (f *fork) notePace(rate float64) {
-	f.paced.Do(func() {
-		f.note("warning", fmt.Sprintf("%s waits when it reports: the trials of tenant %s exceed their sustained rate of reports in bytes a second "+
-			"(report_rate), so this one may report %.0f a second; report less often to run at full speed", f.name(), f.tenant(), max(rate, 1)))
-	})
-}
-
-// tenant returns the tenant of the fork's sweep.
-func (f *fork) tenant() string {
-	if t := f.body.GetTenant(); t != "" {
-		return t
-	}
-	return "default"
 }

@@ -57,8 +57,8 @@ func TestReportsKeepToTheirRate(t *testing.T) {
 		}()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if sent, _ := queued(a); sent < 90 || sent > 120 || !f.stalled.Load() {
-			t.Errorf("after ten seconds %d reports are queued, stalled: %v", sent, f.stalled.Load())
+		if sent, _ := queued(a); sent < 90 || sent > 120 || !f.activity.stalled.Load() {
+			t.Errorf("after ten seconds %d reports are queued, stalled: %v", sent, f.activity.stalled.Load())
 		}
 		if took := <-over; took < 48*time.Second || took > 52*time.Second {
 			t.Errorf("%d reports took %s", n, took)
@@ -75,8 +75,8 @@ func TestReportsKeepToTheirRate(t *testing.T) {
 func TestAWaitForTheRateEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fork){
-		"another rate": func(f *fork) { f.pace.setRate(0) },
-		"its end":      func(f *fork) { f.pace.release() },
+		"another rate": func(f *fork) { f.messages.pace.setRate(0) },
+		"its end":      func(f *fork) { f.messages.pace.release() },
 		"its lease":    func(f *fork) { f.cancel(errExpired) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAPauseLetsReportsThrough(t *testing.T) {
 			f.Reports(reports(pauseBytes / reportSize(report(1)) * 11 / 10))
 		}()
 		synctest.Wait()
-		f.pace.grantPause()
+		f.messages.pace.grantPause()
 		synctest.Wait()
 		most := pauseBytes / reportSize(report(1))
 		if sent, _ := queued(a); sent < most || sent > most+100 {
@@ -156,9 +156,9 @@ func TestNothingFollowsADroppedReport(t *testing.T) {
 		<-waits
 		sent, _ := queued(a)
 		f.Reports([]*outbidv1.Report{report(4)})
-		f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Step: 3}}})
-		f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 3}}})
-		f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Step: 3}}})
+		f.messages.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Step: 3}}})
+		f.messages.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 3}}})
+		f.messages.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Step: 3}}})
 		if now, _ := queued(a); sent == 3 || now != sent {
 			t.Errorf("%d reports are queued, and %d after one was dropped", sent, now)
 		}

@@ -110,7 +110,7 @@ func (u *uploader) announce(s *outbidv1.ProcessSaved, stored *storedFile) {
 		}
 		u.awaitLedger(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Shard{Shard: &outbidv1.SavedShard{Step: s.GetStep(), Shard: sums}}})
 		done := &outbidv1.SaveDone{Fork: f.ref, Step: s.GetStep(), Shard: sums}
-		f.tellTraining(func(t training) { t.ShardDone(done) })
+		f.link.tell(func(t training) { t.ShardDone(done) })
 		return
 	}
 	saved := &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
@@ -120,15 +120,15 @@ func (u *uploader) announce(s *outbidv1.ProcessSaved, stored *storedFile) {
 	if s.GetShards() > 0 {
 		u.awaitLedger(saved)
 	} else {
-		f.queueMessage(saved)
+		f.messages.queueMessage(saved)
 	}
-	f.answerSave(s, "")
+	f.link.answerSave(s, "")
 }
 
 // awaitLedger queues a message, and returns once it is in the ledger or the uploader is stopped.
 func (u *uploader) awaitLedger(m *outbidv1.UplinkMessage) {
 	select {
-	case <-u.fork.queueAwaited(m):
+	case <-u.fork.messages.queueAwaited(m):
 	case <-u.ctx.Done():
 	}
 }
@@ -159,20 +159,9 @@ func manifestOf(s *outbidv1.ProcessSaved) (sum string, size int64, err error) {
 	return manifest.Sum(m.Shards), size, nil
 }
 
-// answerSave answers a file of the training code. An empty failure means that it is stored.
-func (f *fork) answerSave(s *outbidv1.ProcessSaved, failure string) {
-	f.tellTraining(func(t training) {
-		if s.GetShard() != nil {
-			t.ShardDone(&outbidv1.SaveDone{Fork: f.ref, Step: s.GetStep(), Error: failure, Shard: s.GetShard()})
-			return
-		}
-		t.SaveDone(s.GetStep(), failure)
-	})
-}
-
 // saveKey returns where a file of the training code is stored.
-func (f *fork) saveKey(s *outbidv1.ProcessSaved) string {
-	format := objects.Safetensors
+func (u *uploader) saveKey(s *outbidv1.ProcessSaved) string {
+	f, format := u.fork, objects.Safetensors
 	switch {
 	case f.body.GetWorkload().GetProgram() != nil:
 		format = objects.Opaque

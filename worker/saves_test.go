@@ -36,7 +36,7 @@ func TestShardsAreStoredBeforeTheirManifest(t *testing.T) {
 		x.saved(t, "shard 1 4 ")
 		offer("weights of rank 0", &outbidv1.ProcessSaved{Step: 4, Shard: &outbidv1.CheckpointShard{Bytes: 1, Sha256: "none"}})
 		x.saved(t, "shard 0 4 ")
-		key := x.fork.saveKey(&outbidv1.ProcessSaved{Step: 4, Shards: 2})
+		key := x.fork.upload.whole.saveKey(&outbidv1.ProcessSaved{Step: 4, Shards: 2})
 		for _, name := range []string{objects.ShardKey(key, 0), objects.ShardKey(key, 1)} {
 			if _, err := r.store.Get(t.Context(), name); err != nil {
 				t.Error(err)
@@ -63,10 +63,10 @@ const two = `{"shards": [{"bytes": 17, "sha256": "a"}, {"bytes": 7, "sha256": "b
 // offer saves a file with this content.
 func (x *fakeTraining) offer(t *testing.T, content string, saved *outbidv1.ProcessSaved) {
 	t.Helper()
-	if err := os.MkdirAll(x.fork.scratch(), 0o700); err != nil {
+	if err := os.MkdirAll(x.fork.files.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	saved.Path = filepath.Join(x.fork.scratch(), "save")
+	saved.Path = filepath.Join(x.fork.files.dir, "save")
 	if err := os.WriteFile(saved.GetPath(), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +188,11 @@ func TestAStartWithShards(t *testing.T) {
 		described.Shards = append(described.Shards, manifest.Shard{Bytes: int64(len(content)), SHA256: h.Sums().SHA256})
 	}
 	start := func(g *outbidv1.Gang) ([]string, error) {
-		f := &fork{
-			cfg: &Config{Store: Direct(store), files: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, ref: &outbidv1.ForkRef{LeaseId: 1},
-			body: &outbidv1.AssignmentBody{Devices: []int32{0}, Gang: g, Start: &outbidv1.Checkpoint{Key: key, Step: 4, Shards: 3}},
-		}
-		if err := os.MkdirAll(f.scratch(), 0o700); err != nil {
+		f := assembleFork(
+			&Config{Store: Direct(store), files: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}, newOutbox(), &outbidv1.ForkRef{LeaseId: 1},
+			&outbidv1.AssignmentBody{Devices: []int32{0}, Gang: g, Start: &outbidv1.Checkpoint{Key: key, Step: 4, Shards: 3}}, secrets{}, func() {},
+		)
+		if err := os.MkdirAll(f.files.dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		var err error

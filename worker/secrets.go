@@ -8,19 +8,24 @@ import (
 	"github.com/outbid-dev/outbid/worker/redact"
 )
 
-// openSecrets decrypts the trial's secrets, which are sealed for this process.
-func (f *fork) openSecrets(key *identity.SealKey) {
-	sealed := f.body.GetSealedSecrets()
+// secrets are environment variables of training code. The mask removes their values from its output and messages.
+type secrets struct {
+	variables map[string]string
+	mask      *redact.Mask
+	// unopened is why they cannot be decrypted, or nil.
+	unopened error
+}
+
+// openSecrets decrypts a trial's secrets, which are sealed for this process.
+func openSecrets(key *identity.SealKey, node string, sealed []byte) secrets {
 	if len(sealed) == 0 {
-		return
+		return secrets{}
 	}
 	opened := &outbidv1.SecretEnvironment{}
-	plain, err := key.Open(f.cfg.Node, sealed)
+	plain, err := key.Open(node, sealed)
 	if err != nil || proto.Unmarshal(plain, opened) != nil { // the error is dropped because it may quote a value
-		f.unopened = fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the secrets of the trial are not sealed for this worker; it will be started "+
-			"again with new ones")
-		return
+		return secrets{unopened: fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the secrets of the trial are not sealed for this worker; it will be started "+
+			"again with new ones")}
 	}
-	f.secrets = opened.GetEnv()
-	f.mask = redact.New(f.secrets)
+	return secrets{variables: opened.GetEnv(), mask: redact.New(opened.GetEnv())}
 }

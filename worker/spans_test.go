@@ -14,10 +14,10 @@ func TestLinesAboutATrialHaveItsIDs(t *testing.T) {
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for parent, want := range map[string]any{"00-" + trace + "-b7ad6b7169203331-01": trace, "": nil, "damaged": nil} {
 		var out bytes.Buffer
-		f := &fork{
-			cfg: &Config{Node: "n", Logger: slog.New(slog.NewJSONHandler(&out, nil))}, ref: &outbidv1.ForkRef{Sweep: "s-1", Trial: 3, LeaseId: 7},
-			body: &outbidv1.AssignmentBody{Traceparent: parent},
-		}
+		f := newTelemetry(
+			&Config{Node: "n", Logger: slog.New(slog.NewJSONHandler(&out, nil))}, &outbidv1.ForkRef{Sweep: "s-1", Trial: 3, LeaseId: 7},
+			&outbidv1.AssignmentBody{Traceparent: parent}, nil,
+		)
 		f.logger().Info("a line")
 		var got map[string]any
 		if err := json.Unmarshal(out.Bytes(), &got); err != nil {

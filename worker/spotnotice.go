@@ -101,8 +101,8 @@ func (l *workerLoop) pauseUnordered() {
 	}
 	l.pauseAt = time.Time{}
 	for _, f := range l.forks {
-		if !f.hasEnded() && f.ordered().verdict == outbidv1.Verdict_VERDICT_TRAIN {
-			f.drain(l.ending)
+		if !f.hasEnded() && f.orders.ordered().verdict == outbidv1.Verdict_VERDICT_TRAIN {
+			f.orders.drain(l.ending)
 		}
 	}
 }

@@ -42,8 +42,8 @@ type starter struct {
 // start makes a fork's scratch directory, fetches its function and checkpoint, and starts its training code.
 func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 	s.owners.set(f.ref.GetSweep(), f.body.GetTenant())
-	if f.unopened != nil {
-		return nil, f.unopened
+	if f.secrets.unopened != nil {
+		return nil, f.secrets.unopened
 	}
 	w := f.body.GetWorkload()
 	if w.GetFunction() == nil && w.GetProgram() == nil {
@@ -64,7 +64,7 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 	if err := f.disk.checkFree(); err != nil {
 		return nil, s.nodeFailure(err)
 	}
-	if err := f.makeScratch(); err != nil {
+	if err := f.files.makeScratch(); err != nil {
 		return nil, s.nodeFailure(err)
 	}
 	checkpoint, err := s.checkpoint(ctx, f)
@@ -120,7 +120,7 @@ func (s *starter) retryStore(ctx context.Context, f *fork, what string, try func
 		}
 		if !told {
 			told = true
-			f.note("warning", fmt.Sprintf("%s waits for %s: %s", f.name(), what, storeTrouble(f.store(), err)))
+			f.messages.note("warning", fmt.Sprintf("%s waits for %s: %s", trialName(f.ref), what, storeTrouble(f.store(), err)))
 		}
 		select {
 		case <-time.After(retry.pause()):
@@ -150,23 +150,23 @@ func (s *starter) startFunction(ctx context.Context, f *fork, checkpoint string)
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function cannot be fetched: %s", oneLine(err))
 	}
 	if s.cfg.closed { // the trial cannot read the worker's own copy
-		own := filepath.Join(f.trialDir(), "function")
+		own := filepath.Join(f.files.trialDir(), "function")
 		if err := copyFile(blob, own); err != nil {
 			return nil, s.nodeFailure(err)
 		}
 		blob = own
 	}
 	spec := session.Spec{
-		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.setConfinement,
+		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.files.setConfinement,
 		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
 		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()), Fresh: fn.GetFreshProcess(),
-		Mask: f.mask,
+		Mask: f.secrets.mask,
 	}
 	t, err := s.startSessions(ctx, f, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
-		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.trialDir(), Seed: f.body.GetSeed(), Devices: s.devices(f),
+		UntilStep: f.orders.target(), CheckpointPath: checkpoint, Scratch: f.files.trialDir(), Seed: f.body.GetSeed(), Devices: s.devices(f),
 		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(), Part: f.body.GetPart(),
-		Traceparent:        f.traceparent(),
+		Traceparent:        f.telemetry.traceparent(),
 		ShardedCheckpoints: f.body.GetShardedCheckpoints(), StartShards: shards,
 	})
 	if err == nil {
@@ -232,14 +232,14 @@ func (s *starter) startProgram(ctx context.Context, f *fork, checkpoint string) 
 	}
 	dir := p.GetWorkdir()
 	if dir == "" {
-		dir = f.trialDir()
+		dir = f.files.trialDir()
 	}
 	in, err := s.confiner.New(ctx, s.limits(f))
 	if err != nil {
 		return nil, s.nodeFailure(err)
 	}
-	f.atEnd(in.Close)
-	if err := f.setConfinement(in); err != nil {
+	f.files.atEnd(in.Close)
+	if err := f.files.setConfinement(in); err != nil {
 		return nil, s.nodeFailure(err)
 	}
 	g, err := s.programGang(f)
@@ -247,12 +247,12 @@ func (s *starter) startProgram(ctx context.Context, f *fork, checkpoint string) 
 		return nil, err
 	}
 	run, err := program.Start(ctx, program.Spec{
-		Host: s.host, In: in, Fork: f.ref, Logger: f.logger(), Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
-		ConfigJSON: f.body.GetConfigJson(), Scratch: f.trialDir(), Keep: f.workerDir(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
-		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
+		Host: s.host, In: in, Fork: f.ref, Logger: f.telemetry.logger(), Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
+		ConfigJSON: f.body.GetConfigJson(), Scratch: f.files.trialDir(), Keep: f.files.workerDir(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
+		Checkpoint: checkpoint, UntilStep: f.orders.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: g, Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
-		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) }, Mask: f.mask,
+		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) }, Mask: f.secrets.mask,
 	}, f)
 	if err != nil {
 		return nil, err

@@ -26,14 +26,14 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	if c.GetKey() == "" {
 		return "", nil
 	}
-	dir := f.trialDir()
+	dir := f.files.trialDir()
 	if f.body.GetWorkload().GetProgram() != nil {
-		dir = f.workerDir() // the worker unpacks it
+		dir = f.files.workerDir() // the worker unpacks it
 	}
 	path := filepath.Join(dir, "start"+filepath.Ext(c.GetKey()))
 	began := time.Now()
 	err := s.fetchCheckpoint(ctx, f, c.GetKey(), c.GetSha256(), path)
-	f.trace("restore", began, c.GetStep(), err)
+	f.telemetry.trace("restore", began, c.GetStep(), err)
 	return path, err
 }
 
@@ -82,7 +82,7 @@ func (s *starter) shards(ctx context.Context, f *fork, path string) ([]*outbidv1
 	fetching, ctx := errgroup.WithContext(ctx)
 	fetching.SetLimit(shardsAtOnce)
 	for _, rank := range m.Needed(first, count, world) {
-		file := &outbidv1.ShardFile{Rank: rank, Path: filepath.Join(f.trialDir(), fmt.Sprintf("start-%d.safetensors", rank))}
+		file := &outbidv1.ShardFile{Rank: rank, Path: filepath.Join(f.files.trialDir(), fmt.Sprintf("start-%d.safetensors", rank))}
 		found = append(found, file)
 		fetching.Go(func() error {
 			return s.fetchCheckpoint(ctx, f, objects.ShardKey(c.GetKey(), rank), m.Shards[rank].SHA256, file.GetPath())
@@ -90,6 +90,6 @@ func (s *starter) shards(ctx context.Context, f *fork, path string) ([]*outbidv1
 	}
 	began := time.Now()
 	err = fetching.Wait()
-	f.trace("restore shards", began, c.GetStep(), err)
+	f.telemetry.trace("restore shards", began, c.GetStep(), err)
 	return found, err
 }

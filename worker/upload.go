@@ -73,7 +73,7 @@ func (u *uploader) offer(s *outbidv1.ProcessSaved) {
 	switch {
 	case u.closed:
 		u.drop(s, "the trial has ended")
-	case u.fork.saveKey(s) == u.stored && s.GetShard() == nil:
+	case u.saveKey(s) == u.stored && s.GetShard() == nil:
 		u.drop(s, "") // already stored under the same key
 	default:
 		if u.waiting != nil {
@@ -91,12 +91,14 @@ func (u *uploader) offer(s *outbidv1.ProcessSaved) {
 // drop removes a file that is not stored, and tells the training code.
 func (u *uploader) drop(s *outbidv1.ProcessSaved, failure string) {
 	if err := os.Remove(s.GetPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		u.fork.logger().Warn("a checkpoint file could not be removed", "error", err)
+		u.fork.telemetry.logger().Warn("a checkpoint file could not be removed", "error", err)
 	}
 	u.answer(s, failure)
 }
 
-func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) { u.fork.answerSave(s, failure) }
+func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) {
+	u.fork.link.answerSave(s, failure)
+}
 
 // idle reports whether everything that was offered is in the store.
 func (u *uploader) idle() bool {
@@ -127,7 +129,7 @@ func (u *uploader) run() {
 		if s == nil {
 			u.running = false
 			u.mu.Unlock()
-			u.fork.touch() // the process may have waited for the upload
+			u.fork.activity.touch() // the process may have waited for the upload
 			poke(u.fork.wake)
 			return
 		}
@@ -139,20 +141,20 @@ func (u *uploader) run() {
 // store stores one checkpoint, or drops it for a newer one.
 func (u *uploader) store(s *outbidv1.ProcessSaved) {
 	f := u.fork
-	if !strings.HasPrefix(filepath.Clean(s.GetPath()), f.scratch()+string(filepath.Separator)) {
+	if !strings.HasPrefix(filepath.Clean(s.GetPath()), f.files.dir+string(filepath.Separator)) {
 		u.answer(s, fmt.Sprintf("%s is not in the trial's scratch directory", s.GetPath()))
 		return
 	}
 	began := time.Now()
 	var err error
-	defer func() { f.trace(saveName(s), began, s.GetStep(), err) }()
+	defer func() { f.telemetry.trace(saveName(s), began, s.GetStep(), err) }()
 	var retry backoff
 	for {
 		var stored *storedFile
 		stored, err = u.put(s)
 		if err == nil {
 			if !u.troubled.IsZero() {
-				f.note("info", fmt.Sprintf("the checkpoint of step %d of %s is stored after %s", s.GetStep(), f.name(),
+				f.messages.note("info", fmt.Sprintf("the checkpoint of step %d of %s is stored after %s", s.GetStep(), trialName(f.ref),
 					time.Since(u.troubled).Round(time.Second)))
 				u.troubled = time.Time{}
 			}
@@ -181,7 +183,7 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 		}
 		if u.troubled.IsZero() { // one note for the whole outage, however many checkpoints it delays
 			u.troubled = time.Now()
-			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(),
+			f.messages.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), trialName(f.ref),
 				storeTrouble(f.store(), err)))
 		}
 		if !u.waitRetry(retry.pause()) {
@@ -244,7 +246,7 @@ func root(err error) error {
 }
 
 func (u *uploader) put(s *outbidv1.ProcessSaved) (*storedFile, error) {
-	key := u.fork.saveKey(s)
+	key := u.saveKey(s)
 	sum, shardBytes, err := manifestOf(s)
 	if err != nil {
 		return nil, err
@@ -263,9 +265,4 @@ func (f *fork) store() objects.Access {
 		return objects.Copies(f.cfg.Store(f.ref))
 	}
 	return f.cfg.Store(f.ref)
-}
-
-// scratch returns the fork's own directory.
-func (f *fork) scratch() string {
-	return filepath.Join(f.cfg.files, fmt.Sprint(f.ref.GetLeaseId()))
 }

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-type forkRoundView struct {
+type forkSlotView struct {
 	FromStep       int64          `json:"from_step"`
 	Began          *time.Time     `json:"began"`
 	Ends           *time.Time     `json:"ends"`
@@ -43,11 +43,11 @@ type mergeView struct {
 	BestMetric *number        `json:"best_metric"`
 }
 
-func viewForkRound(r *outbidv1.TrialRound) *forkRoundView {
+func viewForkSlot(r *outbidv1.TrialRound) *forkSlotView {
 	if r == nil {
 		return nil
 	}
-	return &forkRoundView{
+	return &forkSlotView{
 		FromStep: r.GetFromStep(), Began: viewTime(r.GetBegan()), Ends: viewTime(r.GetEnds()), Forks: viewForks(r.GetForks()),
 		ConsolidatesOn: r.GetConsolidatesOn(), Attempt: r.GetAttempt(),
 	}
@@ -95,13 +95,13 @@ func wherePlaces(places []placeView) string {
 	return strings.Join(where, ", ")
 }
 
-// showForkRound lists the forks of the current fork slot of a trial.
-func (q *queryCommands) showForkRound(v trialView) {
+// showForkSlot lists the forks of the current fork slot of a trial.
+func (q *queryCommands) showForkSlot(v trialView) {
 	r := v.Round
 	if r == nil {
 		return
 	}
-	head := fmt.Sprintf("round %d of forks, from step %s", v.Rounds+1, formatCount(r.FromStep))
+	head := fmt.Sprintf("fork slot %d, from step %s", v.Rounds+1, formatCount(r.FromStep))
 	switch {
 	case r.ConsolidatesOn != "":
 		head += ": " + clean(r.ConsolidatesOn) + " averages what they saved"
@@ -129,7 +129,7 @@ func (q *queryCommands) showMerges(v trialView) {
 	if len(v.Merges) == 0 {
 		return
 	}
-	head := "rounds of forks that have ended"
+	head := "fork slots that have ended"
 	if int(v.Rounds) > len(v.Merges) {
 		head += fmt.Sprintf(", the newest %d of %s", len(v.Merges), formatCount(int64(v.Rounds)))
 	}
@@ -155,7 +155,7 @@ func (m *mergeView) line() string {
 	if m.AveragedOn != "" {
 		how = "averaged on " + clean(m.AveragedOn) + m.judged()
 	}
-	return fmt.Sprintf("round %d of forks: step %s to %s, %s", m.Round, formatCount(m.FromStep), formatCount(m.Step), how)
+	return fmt.Sprintf("fork slot %d: step %s to %s, %s", m.Round, formatCount(m.FromStep), formatCount(m.Step), how)
 }
 
 // verdictWord returns the verdict on an average: pending, kept or dropped, or "" if it is not compared.

@@ -80,7 +80,7 @@ func TestForksAreWatched(t *testing.T) {
 		return out.String()
 	}
 	tell(first)
-	if got := tell(forkedTrial()); !strings.HasSuffix(got, "trial 2: round 1 of forks: step 0 to 5,000, averaged on right\n") {
+	if got := tell(forkedTrial()); !strings.HasSuffix(got, "trial 2: fork slot 1: step 0 to 5,000, averaged on right\n") {
 		t.Errorf("it is told %q", got)
 	}
 	if got := tell(forkedTrial()); got != "" {

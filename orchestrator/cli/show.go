@@ -268,7 +268,7 @@ func (q *queryCommands) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	if v.Round == nil {
 		q.showLeases(v)
 	}
-	q.showForkRound(v)
+	q.showForkSlot(v)
 	q.showMerges(v)
 	q.printf("\nconfiguration\n")
 	config := table{indent: "  "}

@@ -33,7 +33,7 @@ type trialView struct {
 	Node           string                     `json:"node" doc:"node where it runs; empty if it does not run"`
 	Devices        []int32                    `json:"devices" doc:"indexes of its devices on that node"`
 	Leases         []leaseView                `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
-	Round          *forkRoundView             `json:"round" doc:"current fork slot: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
+	Round          *forkSlotView              `json:"round" doc:"current fork slot: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
 	Rounds         int32                      `json:"rounds" doc:"number of fork slots that have ended"`
 	Merges         []mergeView                `json:"merges" doc:"the newest ended fork slots, oldest first, at most eight: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason; where forks_merge is best, verdict (pending, kept or dropped), metric (the average's first report) and best_metric (the best fork's)"`
 	DeviceSeconds  number                     `json:"device_seconds" doc:"device-seconds used"`
@@ -102,7 +102,7 @@ func viewTrial(t *outbidv1.Trial) trialView {
 		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
 		Resumes: t.GetResumes(), Retries: t.GetRetries(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
 		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
-		Attributes: viewAttributes(t.GetAttributes()), Leases: []leaseView{}, Round: viewForkRound(t.GetRound()), Rounds: t.GetRounds(), Merges: viewMerges(t.GetMerges()),
+		Attributes: viewAttributes(t.GetAttributes()), Leases: []leaseView{}, Round: viewForkSlot(t.GetRound()), Rounds: t.GetRounds(), Merges: viewMerges(t.GetMerges()),
 	}
 	for _, l := range t.GetLeases() {
 		v.Leases = append(v.Leases, viewLease(l))

@@ -127,7 +127,7 @@ func mayConsolidate(v *view, req *outbidv1.AccessRequest) bool {
 		return false
 	}
 	t, err := s.Trial(req.GetFork().GetTrial())
-	if err != nil || !t.Consolidating() || t.Round.Node != req.GetNode() {
+	if err != nil || !t.Consolidating() || t.Slot.Node != req.GetNode() {
 		return false
 	}
 	order := merging.Consolidation(s.Sweep(), t)

@@ -19,7 +19,7 @@ func (sharing) ForksJobs() bool { return true }
 // merge returns the only average that a node must compute.
 func (c *forkedCluster) merge() *outbidv1.Consolidation {
 	c.t.Helper()
-	m := c.merges[c.trial().Round.Node]
+	m := c.merges[c.trial().Slot.Node]
 	if len(m) != 1 {
 		c.t.Fatalf("%d averages are to be made", len(m))
 	}
@@ -30,7 +30,7 @@ func (c *forkedCluster) merge() *outbidv1.Consolidation {
 func (c *forkedCluster) leavesState(bytes int64) {
 	c.t.Helper()
 	m := c.merge()
-	c.say(c.trial().Round.Node, &outbidv1.UplinkMessage{Fork: m.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: &outbidv1.Consolidated{
+	c.say(c.trial().Slot.Node, &outbidv1.UplinkMessage{Fork: m.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: &outbidv1.Consolidated{
 		Attempt: m.GetAttempt(), Checkpoint: &outbidv1.Checkpoint{Key: m.GetKey(), Step: m.GetStep(), Outer: &outbidv1.OuterState{Bytes: bytes, Sha256: "ab"}},
 	}}})
 }
@@ -41,7 +41,7 @@ func (c *forkedCluster) keepsWhatIsNeeded() {
 	for _, s := range c.core.State().Sweeps {
 		for _, t := range s.Trials {
 			needed := append(slices.Clone(t.Checkpoints), t.Start, t.From())
-			if r := t.Round; r != nil {
+			if r := t.Slot; r != nil {
 				needed = append(needed, r.Start)
 				for i := range r.Parts {
 					needed = append(needed, r.Parts[i].Saved)
@@ -60,7 +60,7 @@ func (c *forkedCluster) keepsWhatIsNeeded() {
 func TestForksLeaveNoUnneededCheckpoints(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		c := newRoundCluster(t, rapid.SampledFrom([]string{"steps", "uniform", "outer"}).Draw(rt, "merge"))
+		c := newSlotCluster(t, rapid.SampledFrom([]string{"steps", "uniform", "outer"}).Draw(rt, "merge"))
 		saved := map[string]bool{}
 		for turn := 0; !c.trial().Done() && turn < 60; turn++ {
 			for _, node := range []string{"a", "b"} {
@@ -70,12 +70,12 @@ func TestForksLeaveNoUnneededCheckpoints(t *testing.T) {
 					}
 				}
 			}
-			if c.trial().Consolidating() && c.trial().Round.Node != "" {
+			if c.trial().Consolidating() && c.trial().Slot.Node != "" {
 				switch failure := rapid.IntRange(0, 5).Draw(rt, "failure"); failure {
 				case 0:
-					c.consolidates(c.trial().Round.Node, "its disk is full", false)
+					c.consolidates(c.trial().Slot.Node, "its disk is full", false)
 				case 1:
-					c.consolidates(c.trial().Round.Node, "they differ", true)
+					c.consolidates(c.trial().Slot.Node, "they differ", true)
 				default:
 					saved[c.merge().GetKey()] = true
 					c.leavesState(9)
@@ -105,7 +105,7 @@ func (c *forkedCluster) trainsOn(t *rapid.T, node string, l *state.Lease, saved 
 		return
 	}
 	from := max(l.Step, c.trial().From().GetStep())
-	if r := c.trial().Round; r != nil {
+	if r := c.trial().Slot; r != nil {
 		from = max(l.Step, r.From)
 	}
 	until := c.trial().Until(l)
@@ -172,7 +172,7 @@ func TestOrdersContainTheMergeSettings(t *testing.T) {
 // A trial that saves nothing is not forked repeatedly from the same step: one process trains it to its end.
 func TestForksThatSaveNothing(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t)
+	c := newSlotCluster(t)
 	fruitless := func() {
 		t.Helper()
 		c.trains("a", 0, 60, 0)
@@ -181,11 +181,11 @@ func TestForksThatSaveNothing(t *testing.T) {
 	}
 	fruitless()
 	if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_LATER {
-		t.Fatalf("after one round it may be forked again: %s", again)
+		t.Fatalf("after one fork slot it may be forked again: %s", again)
 	}
 	fruitless()
 	if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_NEVER {
-		t.Errorf("after two rounds it may be forked again: %s", again)
+		t.Errorf("after two fork slots it may be forked again: %s", again)
 	}
 	const want = "no fork saved anything after step 0 in two fork slots: it continues as one process and is not forked again"
 	if notes := c.core.State().Sweeps["s-1"].Notes; len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), want) {

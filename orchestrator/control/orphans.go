@@ -57,6 +57,6 @@ func (a *Access) orphan(key string) bool {
 
 // inRound reports whether a checkpoint may be used by an average that is about to be made.
 func inRound(t *state.Trial, ck objects.Checkpoint) bool {
-	part, _ := t.Round.Part(ck.LeaseID)
+	part, _ := t.Slot.Part(ck.LeaseID)
 	return part != nil
 }

@@ -36,16 +36,16 @@ func (c *forkedCluster) savesWith(node string, step int64, loss float64) string 
 	return m.GetSaved().GetKey()
 }
 
-// round makes both nodes' forks train from a step and save with these losses until the slot ends, and a node average
+// trainSlot makes both nodes' forks train from a step and save with these losses until the slot ends, and a node average
 // the result.
-func (c *forkedCluster) round(from int64, a, b int64, lossA, lossB float64) (average, first, second string) {
+func (c *forkedCluster) trainSlot(from int64, a, b int64, lossA, lossB float64) (average, first, second string) {
 	c.t.Helper()
 	c.say("a", begins(c.newest("a"), from))
 	c.say("b", begins(c.newest("b"), from))
 	first, second = c.savesWith("a", from+a, lossA), c.savesWith("b", from+b, lossB)
 	c.endsSlot()
 	average = c.merge().GetKey()
-	c.consolidates(c.trial().Round.Node, "", false)
+	c.consolidates(c.trial().Slot.Node, "", false)
 	return average, first, second
 }
 
@@ -87,8 +87,8 @@ func (c *forkedCluster) sameAgain() {
 func TestAnAverageThatIsNotWorseIsKept(t *testing.T) {
 	t.Parallel()
 	for node, loss := range map[string]float64{"a": 0.5, "b": 0.4} {
-		c := newRoundCluster(t, "best")
-		average, _, second := c.round(0, 60, 20, 0.9, 0.5)
+		c := newSlotCluster(t, "best")
+		average, _, second := c.trainSlot(0, 60, 20, 0.9, 0.5)
 		if got := c.verdict(); got != "pending, best 0.5" {
 			t.Errorf("before any report it is %s", got)
 		}
@@ -117,8 +117,8 @@ func TestAnAverageThatIsNotWorseIsKept(t *testing.T) {
 // averages in a row.
 func TestAnAverageThatIsWorseIsDropped(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t, "best")
-	_, _, second := c.round(0, 60, 20, 0.9, 0.5)
+	c := newSlotCluster(t, "best")
+	_, _, second := c.trainSlot(0, 60, 20, 0.9, 0.5)
 	a, b := c.newest("a"), c.newest("b")
 	c.say("a", begins(a, 80))
 	c.say("b", begins(b, 80))
@@ -196,7 +196,7 @@ func TestRepeatedlyDroppedAveragesEndForking(t *testing.T) {
 	t.Parallel()
 	c := newClusterOf(t, func(seen *[]string) policy.Policy { return careful{sharing{forking{seen}}} }, 101, "best")
 	for i, from := range []int64{0, 45} {
-		c.round(from, 20, 10, 0.5, 0.9)
+		c.trainSlot(from, 20, 10, 0.5, 0.9)
 		at := from + 30
 		c.say("a", begins(c.newest("a"), at))
 		c.says("a", 1, at+1, math.NaN())
@@ -221,9 +221,9 @@ func TestRepeatedlyDroppedAveragesEndForking(t *testing.T) {
 // An average without a report is kept once steps trained from it count.
 func TestAnAverageWithoutReportsIsKept(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t, "best")
-	c.round(0, 40, 10, 0.9, 0.5)
-	c.round(50, 20, 5, 0.8, 0.7)
+	c := newSlotCluster(t, "best")
+	c.trainSlot(0, 40, 10, 0.9, 0.5)
+	c.trainSlot(50, 20, 5, 0.8, 0.7)
 	var first *outbidv1.TrialMerge
 	for _, m := range c.core.State().TrialView(c.core.State().Sweeps["s-1"], c.trial()).GetMerges() {
 		if m.GetRound() == 1 {
@@ -235,11 +235,11 @@ func TestAnAverageWithoutReportsIsKept(t *testing.T) {
 	}
 	c.sameAgain()
 	// A fork slot without any report cannot be compared.
-	c = newRoundCluster(t, "best")
+	c = newSlotCluster(t, "best")
 	c.trains("a", 0, 60, 60)
 	c.trains("b", 0, 20, 20)
 	c.endsSlot()
-	c.consolidates(c.trial().Round.Node, "", false)
+	c.consolidates(c.trial().Slot.Node, "", false)
 	if c.trial().Probation != nil || c.verdict() != "unspecified" {
 		t.Errorf("it is to be judged: %v", c.trial().Probation)
 	}
@@ -248,8 +248,8 @@ func TestAnAverageWithoutReportsIsKept(t *testing.T) {
 // An average on probation is judged by the next server if this one ends; the loss of nodes meanwhile has no effect.
 func TestAProbationOutlivesNodes(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t, "best")
-	_, _, second := c.round(0, 60, 20, 0.9, 0.5)
+	c := newSlotCluster(t, "best")
+	_, _, second := c.trainSlot(0, 60, 20, 0.9, 0.5)
 	for range 20 {
 		c.now = c.now.Add(time.Second)
 		c.say("a")

@@ -49,7 +49,7 @@ func TestSurvivorsForkUnderThemis(t *testing.T) {
 		}
 	}
 	if averaged == 0 || done.GetSteps() != steps || steps < 180 {
-		t.Fatalf("%d rounds of forks were averaged; the sweep counts %d steps and its trials %d: %v", averaged, done.GetSteps(), steps, done.GetNotes())
+		t.Fatalf("%d fork slots were averaged; the sweep counts %d steps and its trials %d: %v", averaged, done.GetSteps(), steps, done.GetNotes())
 	}
 	for _, tr := range s.trials(other) {
 		if tr.GetStep() != 20 || len(s.trial(other, tr.GetNumber()).GetMerges()) > 0 {

@@ -78,10 +78,10 @@ func TestSharesAddUp(t *testing.T) {
 
 // trained simulates a job with forks on the fastest nodes, and returns the number of fork slots and the mean
 // utilisation of the nodes in them.
-func trained(t *rapid.T, steps int64, rates []float64, forks int, slot time.Duration) (rounds int, utilisation float64) {
+func trained(t *rapid.T, steps int64, rates []float64, forks int, slot time.Duration) (slots int, utilisation float64) {
 	mine := rates[:min(forks, len(rates))]
-	for left := steps; left > 0; rounds++ {
-		if rounds > 1<<16 {
+	for left := steps; left > 0; slots++ {
+		if slots > 1<<16 {
 			t.Fatalf("no end: %d steps are left at %v", left, mine)
 		}
 		busy := 0.0
@@ -95,7 +95,7 @@ func trained(t *rapid.T, steps int64, rates []float64, forks int, slot time.Dura
 		}
 		utilisation += busy / float64(len(rates))
 	}
-	return rounds, utilisation / float64(rounds)
+	return slots, utilisation / float64(slots)
 }
 
 // Theorem 3: the more copies a job is forked into, up to the number of nodes, the higher the utilisation; more copies
@@ -110,17 +110,17 @@ func TestMoreForksUseNodesBetter(t *testing.T) {
 			rates[i] = float64(rapid.IntRange(2*(n-i), 2*(n-i)+1).Draw(t, "rate")) // the fastest first
 			all += rates[i]
 		}
-		steps := int64(all*slot.Seconds()) * int64(rapid.IntRange(2*n, 4*n).Draw(t, "rounds"))
+		steps := int64(all*slot.Seconds()) * int64(rapid.IntRange(2*n, 4*n).Draw(t, "slots"))
 		before, last := 0, 0.0
 		for forks := 1; forks <= n+2; forks++ {
-			rounds, used := trained(t, steps, rates, forks, slot)
+			slots, used := trained(t, steps, rates, forks, slot)
 			switch {
-			case forks > 1 && forks <= n && (used <= last || rounds > before):
-				t.Fatalf("%d forks: utilisation %v in %d rounds; one fork less: %v in %d", forks, used, rounds, last, before)
-			case forks > n && (used != last || rounds != before):
-				t.Fatalf("%d forks on %d nodes: utilisation %v in %d rounds, and %d forks %v in %d", forks, n, used, rounds, n, last, before)
+			case forks > 1 && forks <= n && (used <= last || slots > before):
+				t.Fatalf("%d forks: utilisation %v in %d slots; one fork less: %v in %d", forks, used, slots, last, before)
+			case forks > n && (used != last || slots != before):
+				t.Fatalf("%d forks on %d nodes: utilisation %v in %d slots, and %d forks %v in %d", forks, n, used, slots, n, last, before)
 			}
-			before, last = rounds, used
+			before, last = slots, used
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestStepsAreConserved(t *testing.T) {
 		target := rapid.Int64Range(1, 10_000).Draw(t, "target")
 		var record *outbidv1.Checkpoint
 		lease, saved := uint64(1), int64(0)
-		for round := 0; record.GetStep() < target && round < 50; round++ {
+		for n := 0; record.GetStep() < target && n < 50; n++ {
 			r := fork.Begin(record, 8, time.Time{})
 			for _, share := range fork.Divide(target-r.From, drawRates(t, 1), time.Second) {
 				if share > 0 {
@@ -153,11 +153,11 @@ func TestStepsAreConserved(t *testing.T) {
 			for i := range r.Parts {
 				saved += r.Steps(&r.Parts[i])
 				if r = r.Ended(r.Parts[i].Lease); r.Over() != (i == len(r.Parts)-1) {
-					t.Fatalf("%d of %d forks have ended, and the round is over: %t", i+1, len(r.Parts), r.Over())
+					t.Fatalf("%d of %d forks have ended, and the slot is over: %t", i+1, len(r.Parts), r.Over())
 				}
 			}
 			if r.Counts() != saved || r.Step() != saved || saved > target {
-				t.Fatalf("the round adds up to %d, and to %d by what was said; %d of %d were saved", r.Counts(), r.Step(), saved, target)
+				t.Fatalf("the slot adds up to %d, and to %d by what was said; %d of %d were saved", r.Counts(), r.Step(), saved, target)
 			}
 			weights := int64(0)
 			for _, p := range r.Sources() {
@@ -173,8 +173,8 @@ func TestStepsAreConserved(t *testing.T) {
 	})
 }
 
-// A Round is a value: one that readers have does not change.
-func TestRoundsDoNotChange(t *testing.T) {
+// A Slot is a value: one that readers have does not change.
+func TestSlotsDoNotChange(t *testing.T) {
 	t.Parallel()
 	r := fork.Begin(&outbidv1.Checkpoint{Step: 10}, 2, time.Time{}).Join(1, 30).Join(2, 10)
 	next := r.Reported(1, 20).Saved(1, &outbidv1.Checkpoint{Step: 15}).Ended(1).Saved(2, &outbidv1.Checkpoint{Step: 12}).Ordered(1, "a", "b").Voided()
@@ -187,7 +187,7 @@ func TestRoundsDoNotChange(t *testing.T) {
 	if older := next.Saved(1, &outbidv1.Checkpoint{Step: 11}); older.Counts() != 17 {
 		t.Errorf("an older checkpoint makes it %d", older.Counts())
 	}
-	if p, i := (*fork.Round)(nil).Part(1); p != nil || i >= 0 {
-		t.Errorf("no round has part %v", p)
+	if p, i := (*fork.Slot)(nil).Part(1); p != nil || i >= 0 {
+		t.Errorf("no slot has part %v", p)
 	}
 }

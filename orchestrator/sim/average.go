@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ForkCosts are the costs of rounds of forks in addition to training.
+// ForkCosts are the costs of fork slots in addition to training.
 type ForkCosts struct {
 	// Upload is the time that a fork takes to save at the end of its share or of the slot, while it holds its device.
 	Upload time.Duration `yaml:"upload"`
@@ -34,7 +34,7 @@ func (f *fork) uploadsAt(v outbidv1.Verdict) time.Duration {
 	return f.upload()
 }
 
-// keepPart returns the message that a fork of a round saved when its code ended, or nil for any other fork.
+// keepPart returns the message that a fork of a fork slot saved when its code ended, or nil for any other fork.
 func (f *fork) keepPart() *outbidv1.UplinkMessage {
 	if !f.part {
 		return nil
@@ -79,11 +79,11 @@ func (w *World) average(o *outbidv1.Consolidation) *outbidv1.Consolidated {
 	}
 	if chance := w.set.Mishaps.AverageFails; chance > 0 && w.rng.Float64() < chance {
 		done.Failure, done.Mismatch = "the disk is full", w.rng.IntN(4) == 0
-		w.invariants.rounds.recordFailure(o)
+		w.invariants.slots.recordFailure(o)
 		return done
 	}
 	w.exact[o.GetKey()] = float64(o.GetStep())
-	w.invariants.rounds.averages[o.GetKey()] = o
+	w.invariants.slots.averages[o.GetKey()] = o
 	done.Checkpoint = &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Bytes: 1}
 	return done
 }

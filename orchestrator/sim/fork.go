@@ -37,7 +37,7 @@ type fork struct {
 	// reported is the step of its last report, with value; reports counts them.
 	reported, value float64
 	reports         uint64
-	// part is set if it belongs to a round of forks. It then counts whole steps and also saves when its code ends.
+	// part is set if it belongs to a fork slot. It then counts whole steps and also saves when its code ends.
 	part bool
 	// claimed is set if its process uses its devices. verdict is the newest one. over is set once it has ended.
 	claimed bool

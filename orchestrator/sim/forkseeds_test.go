@@ -16,7 +16,7 @@ import (
 // Random sweeps whose trials may be forked, on random heterogeneous clusters, under HadarE and Themis in turn. Half of
 // the runs are undisturbed or have failing nodes and code; half have a network that loses and delays messages, an
 // orchestrator that crashes, and averages that fail. Each run meets every invariant, so that the steps that forks
-// trained and saved count exactly once (roundbook.go), and its ledger gives the same decisions again.
+// trained and saved count exactly once (slotbook.go), and its ledger gives the same decisions again.
 // OUTBID_FORK_SEEDS=1000 runs more seeds.
 func TestSeedsOfForks(t *testing.T) {
 	t.Parallel()
@@ -33,9 +33,9 @@ func TestSeedsOfForks(t *testing.T) {
 	}
 	var ran, averaged, kept, dropped atomic.Int64 // -run may select some
 	t.Cleanup(func() {
-		t.Logf("%d rounds of forks were averaged; of those to be judged %d were kept, %d dropped", averaged.Load(), kept.Load(), dropped.Load())
+		t.Logf("%d fork slots were averaged; of those to be judged %d were kept, %d dropped", averaged.Load(), kept.Load(), dropped.Load())
 		if averaged.Load() < ran.Load() {
-			t.Errorf("%d seeds, in which %d rounds of forks were averaged", ran.Load(), averaged.Load())
+			t.Errorf("%d seeds, in which %d fork slots were averaged", ran.Load(), averaged.Load())
 		}
 		if ran.Load() >= 30 && (kept.Load() == 0 || dropped.Load() == 0) {
 			t.Errorf("%d averages were kept, %d dropped", kept.Load(), dropped.Load())
@@ -69,7 +69,7 @@ func runForks(d dice, seed uint64, kept *ledger.Memory) error {
 	return runAndReplay(set, "hadare", map[string]string{"round": slot}, kept)
 }
 
-// forkable returns a setup whose trials may be forked, and the slot of its rounds.
+// forkable returns a setup whose trials may be forked, and the length of its fork slots.
 func (d dice) forkable(seed uint64) (set sim.Setup, slot string) {
 	set = d.setup(seed)
 	for _, kind := range []string{"v100", "p100", "k80"}[:d.between(2, 3)] { // one more node of each type, so that there are nodes for forks

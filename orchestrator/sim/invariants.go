@@ -24,7 +24,7 @@ import (
 //     end is the sum of what its leading leases trained, each from its starting step.
 //   - Messages of training code count only under a lease that its trial holds. Each report of a fork is in the ledger
 //     once, in order.
-//   - What the forks of a round trained and saved is counted exactly once (roundbook.go).
+//   - What the forks of a fork slot trained and saved is counted exactly once (slotbook.go).
 //   - No trial fails because of a node while another node could run it (badnodes.go).
 //   - With a real network, a revoked lease ends within minutes, not counting the time when one of its nodes receives
 //     nothing. Such a node stops training.
@@ -40,7 +40,7 @@ type invariants struct {
 	runs   map[deviceKey]uint64
 	trains map[trialKey][]processes
 	steps  *stepChecker
-	rounds *roundChecker
+	slots  *slotChecker
 	// quiet trials are paused or have ended, and idle sweeps are not running: they must get no devices.
 	quiet map[trialKey]bool
 	idle  map[string]bool
@@ -85,7 +85,7 @@ func newInvariants(w *World) *invariants {
 	return &invariants{
 		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey][]uint64{},
 		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepChecker(w.exact),
-		rounds: newRoundChecker(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
+		slots: newSlotChecker(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
 	}
 }
 
@@ -124,7 +124,7 @@ func (v *invariants) handleTraining(e *outbidv1.Event) error {
 		if err := v.checkHolds(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
 			return err
 		}
-		if part := v.rounds.parts[k.ForkStarted.GetLeaseId()]; part != nil {
+		if part := v.slots.parts[k.ForkStarted.GetLeaseId()]; part != nil {
 			return part.checkStart(k.ForkStarted)
 		}
 		return v.steps.checkStart(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
@@ -134,7 +134,7 @@ func (v *invariants) handleTraining(e *outbidv1.Event) error {
 	case *outbidv1.Event_TrialReported:
 		return v.reported(k.TrialReported)
 	case *outbidv1.Event_TrialReached:
-		if part := v.rounds.parts[k.TrialReached.GetLeaseId()]; part != nil {
+		if part := v.slots.parts[k.TrialReached.GetLeaseId()]; part != nil {
 			part.reached = true
 		}
 		return v.checkHolds(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
@@ -143,7 +143,7 @@ func (v *invariants) handleTraining(e *outbidv1.Event) error {
 		if err := v.checkHolds(key, c.GetLeaseId(), "saved"); err != nil {
 			return err
 		}
-		if part := v.rounds.parts[c.GetLeaseId()]; part != nil {
+		if part := v.slots.parts[c.GetLeaseId()]; part != nil {
 			return part.handleSave(c, v.steps.confirm(c.GetKey()))
 		}
 		v.steps.handleSave(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
@@ -165,7 +165,7 @@ func (v *invariants) handleTraining(e *outbidv1.Event) error {
 
 // checkHolds checks that a trial holds the lease under which it did something.
 func (v *invariants) checkHolds(key trialKey, lease uint64, what string) error {
-	if v.rounds.voided[lease] && what != "started" {
+	if v.slots.voided[lease] && what != "started" {
 		return fmt.Errorf("trial %d of %s %s under lease %d, whose fork began with an average that was dropped", key.trial, key.sweep, what, lease)
 	}
 	if holds := v.holds[key]; !slices.Contains(holds, lease) {
@@ -186,7 +186,7 @@ func (v *invariants) reported(e *outbidv1.TrialReported) error {
 	}
 	l, r := v.leases[e.GetLeaseId()], e.GetReport()
 	step := r.GetStep()
-	if part := v.rounds.parts[e.GetLeaseId()]; part != nil {
+	if part := v.slots.parts[e.GetLeaseId()]; part != nil {
 		step = r.GetForkStep()
 		if err := part.checkReport(r); err != nil {
 			return err
@@ -321,10 +321,10 @@ func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
 	}
 	v.leases[e.GetLeaseId()], v.holds[l.key] = l, append(v.holds[l.key], e.GetLeaseId())
 	if e.GetShare() > 0 {
-		return v.handleRoundLease(l.key, e)
+		return v.handleSlotLease(l.key, e)
 	}
-	if v.rounds.active[l.key] != nil {
-		return fmt.Errorf("trial %d of %s is given lease %d, which is not part of its round of forks", e.GetTrial(), e.GetSweep(), e.GetLeaseId())
+	if v.slots.active[l.key] != nil {
+		return fmt.Errorf("trial %d of %s is given lease %d, which is not part of its fork slot", e.GetTrial(), e.GetSweep(), e.GetLeaseId())
 	}
 	v.steps.handleGrant(l.key, v.standing(l.key, e.GetLeaseId()))
 	return nil
@@ -356,8 +356,8 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	if l == nil {
 		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
-	part := v.rounds.parts[e.GetLeaseId()]
-	excused := l.revoked || l.failed || l.stale || v.rounds.voided[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
+	part := v.slots.parts[e.GetLeaseId()]
+	excused := l.revoked || l.failed || l.stale || v.slots.voided[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
 		part != nil && (part.reached || part.suspected(v.w.core.State())) ||
 		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1 ||
 		policy.GrowsJobs(v.w.policy) && v.mayGrow(l)
@@ -442,7 +442,7 @@ func (v *invariants) leaseEnded(e *outbidv1.LeaseEnded) error {
 	} else {
 		delete(v.holds, l.key)
 	}
-	part := v.rounds.parts[e.GetLeaseId()]
+	part := v.slots.parts[e.GetLeaseId()]
 	part.handleLeaseEnd()
 	if led && len(holds) > 0 && part == nil {
 		v.steps.changeLead(l.key, holds[0], !v.quiet[l.key])

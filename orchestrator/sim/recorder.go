@@ -50,7 +50,7 @@ type held struct {
 	// failed.
 	ends, failed bool
 	// spread is set for a gang over several nodes, restarts if the gang has a later target, part if it is part of a
-	// round of forks.
+	// fork slot.
 	spread, restarts, part bool
 }
 
@@ -264,7 +264,7 @@ func (s *recorder) done(key trialKey) float64 {
 }
 
 // reached handles a trial whose lead is at the target and waits for its tuner. Another fork at the target waits, or
-// ends if it did its share of a round.
+// ends if it did its share of a fork slot.
 func (s *recorder) reached(at float64, key trialKey, lease uint64) {
 	j := s.jobs[key]
 	if len(j.held) > 0 && (j.held[0].id != lease || j.held[0].part) {

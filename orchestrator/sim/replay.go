@@ -29,7 +29,7 @@ type Recording struct {
 	Prices []PriceChange
 	// Restart is the mean time from a grant until a trial that had trained before trained again.
 	Restart time.Duration
-	// Forks is the mean cost of rounds of forks.
+	// Forks is the mean cost of fork slots.
 	Forks ForkCosts
 	// Start is the time of the first batch.
 	Start time.Time
@@ -113,7 +113,7 @@ type historian struct {
 	// starts is the total time from a grant until a trial that had trained before trained again.
 	starts   time.Duration
 	started  int
-	rounds   roundTimes
+	slots    slotTimes
 	outside  int
 	forked   int
 	extended int
@@ -316,7 +316,7 @@ func (h *historian) trial(at time.Duration, c *state.Change) {
 			}
 		}
 	}
-	h.rounds.see(at, c)
+	h.slots.see(at, c)
 	switch {
 	case c.Did(state.ProcessStarted):
 		h.forkStarted(at, c)

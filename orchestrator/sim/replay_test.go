@@ -265,7 +265,7 @@ func TestAPastWithForksRunsAgain(t *testing.T) {
 	}
 }
 
-// averages counts the rounds of a ledger that ended with the steps of several forks.
+// averages counts the fork slots of a ledger that ended with the steps of several forks.
 func averages(t testing.TB, l ledger.Ledger) (n int) {
 	t.Helper()
 	if err := l.Read(context.Background(), 1, func(b *outbidv1.Batch) error {

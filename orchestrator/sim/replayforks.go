@@ -10,10 +10,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// roundTimes adds up the costs of rounds of forks.
-type roundTimes struct {
+// slotTimes adds up the costs of fork slots.
+type slotTimes struct {
 	// told is the time when a fork was ordered to save at the end of its slot, by lease. over is the time when the last
-	// fork of a trial's round ended.
+	// fork of a trial's fork slot ended.
 	told map[uint64]time.Duration
 	over map[trialKey]time.Duration
 
@@ -22,12 +22,12 @@ type roundTimes struct {
 }
 
 // see handles a change of a trial.
-func (r *roundTimes) see(at time.Duration, c *state.Change) {
+func (r *slotTimes) see(at time.Duration, c *state.Change) {
 	if r.told == nil {
 		r.told, r.over = map[uint64]time.Duration{}, map[trialKey]time.Duration{}
 	}
 	key, l := keyOf(c), c.Lease
-	if from, waits := r.over[key]; waits && c.Trial.Round == nil {
+	if from, waits := r.over[key]; waits && c.Trial.Slot == nil {
 		r.averaging += at - from
 		r.averages++
 		delete(r.over, key)
@@ -39,7 +39,7 @@ func (r *roundTimes) see(at time.Duration, c *state.Change) {
 			r.saves++
 			delete(r.told, l.ID)
 		}
-		if c.Trial.Consolidating() && len(c.Trial.Round.Sources()) > 1 {
+		if c.Trial.Consolidating() && len(c.Trial.Slot.Sources()) > 1 {
 			r.over[key] = at
 		}
 	case l != nil && c.Trial.Part(l) != nil && l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED && !l.AtTarget:
@@ -50,7 +50,7 @@ func (r *roundTimes) see(at time.Duration, c *state.Change) {
 }
 
 // costs returns the means.
-func (r *roundTimes) costs() (f ForkCosts) {
+func (r *slotTimes) costs() (f ForkCosts) {
 	if r.saves > 0 {
 		f.Upload = r.saving / time.Duration(r.saves)
 	}

@@ -20,7 +20,7 @@ func (h *historian) recording() (*Recording, error) {
 	if h.started > 0 {
 		p.Restart = h.starts / time.Duration(h.started)
 	}
-	p.Forks = h.rounds.costs()
+	p.Forks = h.slots.costs()
 	end := h.end()
 	for _, alias := range h.names {
 		n := h.nodes[alias]

@@ -38,7 +38,7 @@ type Setup struct {
 	Model Model
 	// RestartDelay is the time to restore the checkpoint of a trial that had devices before.
 	RestartDelay time.Duration
-	// Forks are the costs of rounds of forks in addition to training.
+	// Forks are the costs of fork slots in addition to training.
 	Forks ForkCosts
 	// SaveEvery is the interval of a running trial's periodic saves; steps since the last save are lost in a failure. 0
 	// is 30 minutes.

@@ -149,9 +149,9 @@ func (s *stepChecker) confirm(name string) (steps float64) {
 	return steps
 }
 
-// handleRoundEnd handles the end of a round of forks: the trial continues from the named checkpoint, or where they
+// handleSlotEnd handles the end of a fork slot: the trial continues from the named checkpoint, or where they
 // began if it is "".
-func (s *stepChecker) handleRoundEnd(key trialKey, step int64, name string) {
+func (s *stepChecker) handleSlotEnd(key trialKey, step int64, name string) {
 	s.done[key], s.forked[key] = float64(step), true
 	delete(s.codeEnded, key)
 	if name != "" {

@@ -68,7 +68,7 @@ type World struct {
 // grant is the simulator's data of a lease.
 type grant struct {
 	gang cluster.Gang
-	// again is set if its trial had devices before, part if it is part of a round of forks.
+	// again is set if its trial had devices before, part if it is part of a fork slot.
 	again, part bool
 }
 

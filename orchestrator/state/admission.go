@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -12,10 +13,10 @@ type pricing struct{ prices *outbidv1.Prices }
 // Prices returns the policy's prices of devices, or nil if it has made none. They must not be changed.
 func (p pricing) Prices() *outbidv1.Prices { return p.prices }
 
-// sweepAnswered records a policy's admission decision about a sweep. A new decision also adds a note; that the sweep
+// answered records a policy's admission decision about a sweep. A new decision also adds a note; that the sweep
 // still waits, or continues as planned, does not.
-func (f *foldContext) sweepAnswered(e *outbidv1.SweepAnswered) error {
-	s, now := f.sweep, e.GetAdmission()
+func (s *Sweep) answered(at time.Time, e *outbidv1.SweepAnswered) error {
+	now := e.GetAdmission()
 	news := s.Admission.GetKind() != now.GetKind() || now.GetKind() == outbidv1.AdmissionKind_ADMISSION_KIND_BROKEN
 	s.Admission = now
 	s.Version++
@@ -25,7 +26,7 @@ func (f *foldContext) sweepAnswered(e *outbidv1.SweepAnswered) error {
 		case outbidv1.AdmissionKind_ADMISSION_KIND_BROKEN, outbidv1.AdmissionKind_ADMISSION_KIND_REJECTED:
 			level = "warning"
 		}
-		s.addNote(newNote(f.at, &outbidv1.Note{Level: level, Text: now.GetText()}))
+		s.addNote(newNote(at, &outbidv1.Note{Level: level, Text: now.GetText()}))
 	}
 	return nil
 }

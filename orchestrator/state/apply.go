@@ -1,7 +1,7 @@
 package state
 
 import (
-	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,7 +18,7 @@ func (f *foldContext) submitted(e *outbidv1.SweepSubmitted) error {
 	st.names[name]++
 	s := &Sweep{
 		ID: e.GetSweep(), Spec: e.GetSpec(), State: sweepRunning, Actor: e.GetActor(),
-		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, Version: 1, refs: map[string]int{}, Order: st.nextOrder,
+		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, changeLog: changeLog{Version: 1}, refs: map[string]int{}, Order: st.nextOrder,
 		Memory: e.GetMemory(),
 	}
 	s.compile()
@@ -34,18 +34,6 @@ func (f *foldContext) submitted(e *outbidv1.SweepSubmitted) error {
 func (s *Sweep) compile() {
 	s.Terms, _ = terms.Of(s.Spec)
 	s.SpecBytes = int64(proto.Size(s.Spec) + proto.Size(s.Memory))
-}
-
-func (st *State) addSweep(s *Sweep) {
-	st.nextOrder = max(st.nextOrder, s.Order+1)
-	st.Sweeps[s.ID] = s
-	st.SweepIDs = append(st.SweepIDs, s.ID)
-	if s.IdempotencyKey != "" {
-		st.keys[s.IdempotencyKey] = s.ID
-	}
-	if !s.Done() {
-		st.Live = append(st.Live, s)
-	}
 }
 
 func (f *foldContext) sweepChanged(e *outbidv1.SweepChanged) error {
@@ -67,11 +55,31 @@ func (f *foldContext) sweepChanged(e *outbidv1.SweepChanged) error {
 		s.Ended, s.Fairness = at, e.GetFairness()
 		st.count(s.countedAs, func(t *Totals) { t.SweepsEnded = plus(t.SweepsEnded, s.State, 1) })
 		st.shares(at, s, -1)
-		if i := slices.Index(st.Live, s); i >= 0 {
-			st.Live = slices.Delete(st.Live, i, i+1)
-		}
+		st.endSweep(s)
 	}
 	return nil
+}
+
+// reopen continues a sweep that has ended, with the trials that a person's stop cancelled.
+func (st *State) reopen(at time.Time, s *Sweep) {
+	s.State, s.Reason, s.Ended, s.Fairness = sweepRunning, "", time.Time{}, nil
+	st.shares(at, s, 1)
+	st.continueSweep(s)
+	for _, t := range s.Trials {
+		if t.ResumesAs == trialNone {
+			continue
+		}
+		to := t.ResumesAs
+		t.ResumesAs, t.Ended, t.Reason = trialNone, time.Time{}, "goes on, as its sweep does"
+		t.Resumes++
+		s.touch(t)
+		if to == trialPaused {
+			s.setState(t, trialPaused)
+		} else {
+			s.enqueue(at, t)
+		}
+		st.watch(s, t)
+	}
 }
 
 func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
@@ -95,22 +103,25 @@ func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 	return nil
 }
 
-// sweepAnnotated records the description and the tags of a sweep.
-func sweepAnnotated(f *foldContext, e *outbidv1.SweepAnnotated) error {
-	f.sweep.Annotation = e.GetAnnotation()
+// annotated records the description and the tags of a sweep.
+func (s *Sweep) annotated(_ time.Time, e *outbidv1.SweepAnnotated) error {
+	s.Annotation = e.GetAnnotation()
 	return nil
 }
 
-// tunerAsked records the status of a tuner that was asked for trials.
-func (f *foldContext) tunerAsked(e *outbidv1.TunerAsked) error {
-	f.sweep.Waiting, f.sweep.Exhausted = e.GetWaiting(), e.GetExhausted()
+// tunerStatus is the last status of a sweep's tuner.
+type tunerStatus struct{ Waiting, Exhausted bool }
+
+// asked records the status of a tuner that was asked for trials.
+func (s *tunerStatus) asked(e *outbidv1.TunerAsked) error {
+	s.Waiting, s.Exhausted = e.GetWaiting(), e.GetExhausted()
 	return nil
 }
 
-// tunerAnswered records the status of a remote tuner that has answered.
-func (f *foldContext) tunerAnswered(e *outbidv1.TunerAnswered) error {
+// answered records the status of a remote tuner that has answered.
+func (s *tunerStatus) answered(e *outbidv1.TunerAnswered) error {
 	if e.GetError() == "" {
-		f.sweep.Waiting, f.sweep.Exhausted = e.GetStatus().GetWaiting(), e.GetStatus().GetExhausted()
+		s.Waiting, s.Exhausted = e.GetStatus().GetWaiting(), e.GetStatus().GetExhausted()
 	}
 	return nil
 }

@@ -26,8 +26,16 @@ func (f *foldContext) created(e *outbidv1.TrialCreated) error {
 	return nil
 }
 
+// trialStates holds the trials of a sweep by state.
+type trialStates struct {
+	// Queued are the trials that wait for devices, first come first. Running are those with a lease, by lease ID.
+	Queued  []int32
+	Running []int32
+	Counts  [8]int32
+}
+
 // setState keeps the counts and the queue consistent.
-func (s *Sweep) setState(t *Trial, to trialState) {
+func (s *trialStates) setState(t *Trial, to trialState) {
 	if t.State == trialQueued {
 		s.Queued = remove(s.Queued, t.Number)
 	}
@@ -38,7 +46,7 @@ func (s *Sweep) setState(t *Trial, to trialState) {
 	s.Counts[to]++
 }
 
-func (s *Sweep) enqueue(at time.Time, t *Trial) {
+func (s *trialStates) enqueue(at time.Time, t *Trial) {
 	s.setState(t, trialQueued)
 	s.Queued = append(s.Queued, t.Number)
 	t.Queued = at
@@ -53,9 +61,6 @@ func remove(list []int32, n int32) []int32 {
 
 func (f *foldContext) reported(e *outbidv1.TrialReported) error {
 	s, t, l := f.sweep, f.trial, f.lease
-	if l == nil {
-		return broken("report under lease %d, which it does not hold", e.GetLeaseId())
-	}
 	r := e.GetReport()
 	l.Step, l.LastReportSeq, l.Training = r.GetStep(), r.GetSeq(), f.at
 	s.ReportBytes += ReportSize(r)
@@ -67,9 +72,9 @@ func (f *foldContext) reported(e *outbidv1.TrialReported) error {
 		f.st.trainedOn(s, l)
 	}
 	if rate := s.measure(t, l, r); rate > 0 && t.Part(l) != nil {
-		f.setRound(t.Round.Measured(l.ID, rate))
+		f.st.setSlot(s, t, t.Slot.Measured(l.ID, rate))
 	}
-	f.countForkSteps(l)
+	f.st.countForkSteps(s, t, l)
 	if l != t.Lead() {
 		return nil
 	}
@@ -146,14 +151,11 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 
 func (f *foldContext) reached(e *outbidv1.TrialReached) error {
 	s, t, l := f.sweep, f.trial, f.lease
-	if l == nil {
-		return broken("target reached under lease %d, which it does not hold", e.GetLeaseId())
-	}
 	l.Step, l.AtTarget, l.Training = e.GetStep(), true, time.Time{}
 	t.gotFurther(f.at, l, e.GetStep(), 0)
 	f.st.trainedOn(s, l)
 	if t.Part(l) != nil {
-		f.countForkSteps(l)
+		f.st.countForkSteps(s, t, l)
 		return nil
 	}
 	if l == t.Lead() {
@@ -242,8 +244,8 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 	if from := source.Number; from != t.Number {
 		t.CopiedFrom = &from
 	}
-	if t.Round != nil {
-		f.setRound(t.Round.Voided())
+	if t.Slot != nil {
+		f.st.setSlot(s, t, t.Slot.Voided())
 	}
 	t.Probation = nil
 	s.setStart(t, source.Newest())
@@ -257,7 +259,7 @@ func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 // retried queues a failed trial as if it had not failed. The sweep continues if it has ended.
 func (f *foldContext) retried(e *outbidv1.TrialRetried) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
-	if len(t.Leases) > 0 || t.Round != nil {
+	if len(t.Leases) > 0 || t.Slot != nil {
 		return broken("retried trial %d, whose processes have not all ended", t.Number)
 	}
 	if s.Done() {
@@ -271,60 +273,4 @@ func (f *foldContext) retried(e *outbidv1.TrialRetried) error {
 	s.enqueue(at, t)
 	s.FailedBefore = s.Counts[trialFailed]
 	return nil
-}
-
-// touch records that a trial changed at the sweep's version.
-func (s *Sweep) touch(t *Trial) {
-	t.version = s.Version
-	s.changes = append(s.changes, change{s.Version, t.Number})
-	if len(s.changes) > 2*len(s.Trials)+1024 {
-		s.compactChanges()
-	}
-}
-
-// compactChanges keeps only the newest change of each trial.
-func (s *Sweep) compactChanges() {
-	var kept []change // readers may have the old list
-	for _, c := range s.changes {
-		if s.Trials[c.trial].version == c.version {
-			kept = append(kept, c)
-		}
-	}
-	s.changes = kept
-}
-
-// ChangedSince lists the trials that changed after a version, by number. 0 lists all, math.MaxUint64 none.
-func (s *Sweep) ChangedSince(version uint64) []int32 {
-	return s.changedSince(version, len(s.Trials), func(n int32) *Trial { return s.Trials[n] })
-}
-
-func (s *Sweep) changedSince(version uint64, trials int, trial func(int32) *Trial) []int32 {
-	if version == math.MaxUint64 {
-		return nil
-	}
-	if version == 0 || version > s.Version {
-		all := make([]int32, trials)
-		for i := range all {
-			all[i] = int32(i)
-		}
-		return all
-	}
-	i, _ := slices.BinarySearchFunc(s.changes, version+1, func(c change, v uint64) int {
-		switch {
-		case c.version < v:
-			return -1
-		case c.version > v:
-			return 1
-		default:
-			return 0
-		}
-	})
-	var changed []int32
-	for _, c := range s.changes[i:] {
-		if trial(c.trial).version == c.version {
-			changed = append(changed, c.trial)
-		}
-	}
-	slices.Sort(changed)
-	return slices.Compact(changed)
 }

@@ -28,7 +28,7 @@ func (f *foldContext) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
 	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), trustAfter)
 	s.setStart(t, nil)
-	f.savedInRound(c)
+	f.st.savedInSlot(s, t, c)
 	t.savedUnder(c).completeShards(c)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
@@ -183,7 +183,7 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 		case c == newest && (rules.GetLast() || !t.Done() || len(t.Leases) > 0 || t.ResumesAs != trialNone || t.State == trialFailed):
 		case c == spare && !t.Done():
 		case slices.ContainsFunc(t.Leases, func(l *Lease) bool { return l != t.Lead() && c == t.SavedBy(l) }):
-		case t.needsForRound(c), t.onProbation(c):
+		case t.needsForSlot(c), t.onProbation(c):
 		case s.refs[c.GetKey()] > 0:
 		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
 			// Keep a checkpoint of the best trial even if its best value was never saved, or equals that of another

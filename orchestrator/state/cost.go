@@ -72,19 +72,13 @@ func Amount(cost float64, p *outbidv1.DevicePrices) string {
 	return strings.TrimSpace(fmt.Sprintf("%g %s", cost, p.GetCurrency()))
 }
 
-// setHourPrice sets the price of a lease's devices for an hour, at the current prices.
-func (st *State) setHourPrice(l *Lease) {
-	if st.devicePrices == nil {
+// price sets the price of a lease's devices, by type, for an hour, at the current prices.
+func (t tariff) price(l *Lease, devices map[string]int) {
+	if t.devicePrices == nil {
 		return
 	}
-	counts := map[string]int{}
-	for _, p := range l.Places {
-		for _, kind := range st.TypesAt(p) {
-			counts[kind]++
-		}
-	}
-	for _, kind := range slices.Sorted(maps.Keys(counts)) { // sorted, because sums of prices depend on the order
-		l.hourPrice += HourPrice(st.devicePrices, kind) * float64(counts[kind])
+	for _, kind := range slices.Sorted(maps.Keys(devices)) { // sorted, because sums of prices depend on the order
+		l.hourPrice += HourPrice(t.devicePrices, kind) * float64(devices[kind])
 	}
 }
 

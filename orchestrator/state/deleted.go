@@ -58,9 +58,6 @@ func (s *Sweep) Conflict(what, rule string) error {
 	return fmt.Errorf("%w: sweep %s is %s and cannot be %s: %s", ErrConflict, s.ID, SweepWord(s.State), what, rule)
 }
 
-// Deleted lists the sweeps that were deleted, by ID.
-func (st *State) Deleted() []Deleted { return sortedDeleted(st.deleted) }
-
 func sortedDeleted(deleted map[string]Deleted) []Deleted {
 	return slices.SortedFunc(maps.Values(deleted), func(a, b Deleted) int { return strings.Compare(a.ID, b.ID) })
 }
@@ -71,35 +68,10 @@ func (f *foldContext) sweepDeleted(e *outbidv1.SweepDeleted) error {
 	if err := s.CanDelete(); err != nil {
 		return broken("%v", err)
 	}
-	delete(st.Sweeps, s.ID)
-	if st.keys[s.IdempotencyKey] == s.ID {
-		delete(st.keys, s.IdempotencyKey)
-	}
-	if i := slices.Index(st.SweepIDs, s.ID); i >= 0 {
-		st.SweepIDs = slices.Delete(st.SweepIDs, i, i+1)
-	}
-	st.deleted[s.ID] = s.asDeleted(e.GetActor(), f.at)
+	st.remove(s, s.asDeleted(e.GetActor(), f.at))
 	return nil
 }
 
 func (s *Sweep) asDeleted(actor string, at time.Time) Deleted {
 	return Deleted{ID: s.ID, Tenant: s.Spec.GetTenant(), Blob: s.Spec.GetFunction().GetBlob(), Actor: actor, At: at}
-}
-
-func (st *State) snapshotDeleted(snap *outbidv1.StateSnapshot) {
-	snap.NextOrder = int64(st.nextOrder)
-	for _, d := range st.Deleted() {
-		snap.Deleted = append(snap.Deleted, &outbidv1.DeletedSweep{
-			Id: d.ID, Tenant: d.Tenant, Actor: d.Actor, Deleted: stamp(d.At), Blob: d.Blob,
-		})
-	}
-}
-
-func (st *State) restoreDeleted(snap *outbidv1.StateSnapshot) {
-	for _, d := range snap.GetDeleted() {
-		st.deleted[d.GetId()] = Deleted{
-			ID: d.GetId(), Tenant: d.GetTenant(), Blob: d.GetBlob(), Actor: d.GetActor(), At: from(d.GetDeleted()),
-		}
-	}
-	st.nextOrder = max(st.nextOrder, int(snap.GetNextOrder()))
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -21,9 +20,6 @@ const (
 // forkFailed records that the training process of a lease failed.
 func (f *foldContext) forkFailed(e *outbidv1.ForkFailed) error {
 	s, t := f.sweep, f.trial
-	if f.lease == nil {
-		return broken("failed lease %d, which it does not hold", e.GetLeaseId())
-	}
 	f.st.count(s.countedAs, func(t *Totals) { t.ForkFailures = plus(t.ForkFailures, e.GetKind(), 1) })
 	t.avoid(e)
 	switch {
@@ -42,7 +38,7 @@ func (f *foldContext) forkFailed(e *outbidv1.ForkFailed) error {
 		t.NodeLosses, t.LostStep = e.GetLosses(), max(t.LostStep, e.GetStep())
 		t.Suspected = t.Suspected || e.GetSuspected()
 		if t.Part(f.lease) != nil {
-			f.setRound(t.Round.LostNode())
+			f.st.setSlot(s, t, t.Slot.LostNode())
 		}
 	}
 	return nil
@@ -94,62 +90,4 @@ func (t *Trial) Superseded(r *outbidv1.Report) bool {
 		return cmp.Compare(b.GetLeaseId(), leaseID)
 	})
 	return i < len(t.Rollbacks) && t.Rollbacks[i].GetFromStep() < r.GetStep()
-}
-
-// Suspect is a trial that must run alone on a node.
-type Suspect struct {
-	Sweep *Sweep
-	Trial *Trial
-}
-
-// watch updates the sets of suspects and of trials that avoid a node. Trials that have ended are removed.
-func (st *State) watch(s *Sweep, t *Trial) {
-	if t.Suspected && !t.Done() {
-		st.suspects[t] = s
-	} else if len(st.suspects) > 0 {
-		delete(st.suspects, t)
-	}
-	if len(t.Avoided) > 0 && !t.Done() {
-		st.avoiding[t] = s
-	} else if len(st.avoiding) > 0 {
-		delete(st.avoiding, t)
-	}
-}
-
-// CountSuspects returns how many trials must run alone.
-func (st *State) CountSuspects() int { return len(st.suspects) }
-
-// Suspects returns the trials that must run alone, those of earlier sweeps first.
-func (st *State) Suspects() []Suspect {
-	all := make([]Suspect, 0, len(st.suspects))
-	for t, s := range maps.All(st.suspects) {
-		all = append(all, Suspect{s, t})
-	}
-	slices.SortFunc(all, func(a, b Suspect) int {
-		return cmp.Or(a.Sweep.Order-b.Sweep.Order, int(a.Trial.Number-b.Trial.Number))
-	})
-	return all
-}
-
-// reopen continues a sweep that has ended, with the trials that a person's stop cancelled.
-func (st *State) reopen(at time.Time, s *Sweep) {
-	s.State, s.Reason, s.Ended, s.Fairness = sweepRunning, "", time.Time{}, nil
-	st.shares(at, s, 1)
-	i, _ := slices.BinarySearchFunc(st.Live, s.Order, func(o *Sweep, order int) int { return o.Order - order })
-	st.Live = slices.Insert(st.Live, i, s)
-	for _, t := range s.Trials {
-		if t.ResumesAs == trialNone {
-			continue
-		}
-		to := t.ResumesAs
-		t.ResumesAs, t.Ended, t.Reason = trialNone, time.Time{}, "goes on, as its sweep does"
-		t.Resumes++
-		s.touch(t)
-		if to == trialPaused {
-			s.setState(t, trialPaused)
-		} else {
-			s.enqueue(at, t)
-		}
-		st.watch(s, t)
-	}
 }

@@ -23,11 +23,11 @@ type Avoided struct {
 }
 
 // nodeFaulted records that new trials avoid a node.
-func (f *foldContext) nodeFaulted(e *outbidv1.NodeFaulted) error {
-	n := f.st.Nodes[e.GetNode()]
+func (x *nodeIndex) nodeFaulted(_ time.Time, e *outbidv1.NodeFaulted) error {
+	n := x.Nodes[e.GetNode()]
 	n.clear(e.GetFault())
 	n.Faults = append(n.Faults, e.GetFault())
-	f.st.noteFaulty(n)
+	x.noteFaulty(n)
 	return nil
 }
 
@@ -37,47 +37,31 @@ func (f *foldContext) nodeCleared(e *outbidv1.NodeCleared) error {
 	n.clear(e)
 	f.st.noteFaulty(n)
 	if !e.GetUnfit() && !e.GetAfterStart() && !e.GetManual() {
-		f.st.avoidNoMore(e.GetNode(), e.GetSweep())
+		f.st.letReturn(e.GetNode(), e.GetSweep())
 	}
 	return nil
 }
 
-// avoidNoMore lets the trials of a sweep, or all if it is "", return to a node on which they could not be started.
-func (st *State) avoidNoMore(node, sweep string) {
-	for t, s := range st.avoiding { // in any order: each changes only its own trial
-		if a := t.Avoids(node); a == nil || a.Starts == 0 || sweep != "" && sweep != s.ID {
-			continue
-		}
-		t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Node == node })
-		s.Version++
-		s.touch(t)
-		st.watch(s, t)
-	}
-}
-
 // noteFaulty updates the list of nodes with faults.
-func (st *State) noteFaulty(n *Node) {
-	i, known := slices.BinarySearch(st.faulty, n.Info.GetName())
+func (x *nodeIndex) noteFaulty(n *Node) {
+	i, known := slices.BinarySearch(x.faulty, n.Info.GetName())
 	switch faulty := len(n.Faults) > 0; {
 	case faulty && !known:
-		st.faulty = slices.Insert(st.faulty, i, n.Info.GetName())
+		x.faulty = slices.Insert(x.faulty, i, n.Info.GetName())
 	case !faulty && known:
-		st.faulty = slices.Delete(st.faulty, i, i+1)
+		x.faulty = slices.Delete(x.faulty, i, i+1)
 	}
 }
 
 // Faulty returns the nodes with faults, by name. New trials of all or some sweeps avoid them, or did until the
 // fault's time was over.
-func (st *State) Faulty() []*Node {
-	nodes := make([]*Node, len(st.faulty))
-	for i, name := range st.faulty {
-		nodes[i] = st.Nodes[name]
+func (x *nodeIndex) Faulty() []*Node {
+	nodes := make([]*Node, len(x.faulty))
+	for i, name := range x.faulty {
+		nodes[i] = x.Nodes[name]
 	}
 	return nodes
 }
-
-// Avoiding returns the trials that avoid a node, or did until a time, with their sweeps.
-func (st *State) Avoiding() map[*Trial]*Sweep { return st.avoiding }
 
 // faultKey identifies a fault of a node.
 type faultKey interface {
@@ -177,9 +161,9 @@ func CouldNotStart(kind outbidv1.FailureKind) bool {
 }
 
 // startedOn records that a trial of the sweep has started on the nodes of a lease.
-func (st *State) startedOn(s *Sweep, t *Trial, l *Lease) {
+func (x *nodeIndex) startedOn(s *Sweep, t *Trial, l *Lease) {
 	t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Starts > 0 && l.PlaceOn(a.Node) >= 0 })
-	st.markNodes(&s.started, l)
+	x.markNodes(&s.started, l)
 }
 
 // TrainedWell is how long a trial must train under a lease to show that its node can train.
@@ -190,19 +174,13 @@ const TrainedWell = time.Minute
 func (st *State) trainedOn(s *Sweep, l *Lease) {
 	l.trainedWell = true
 	st.markNodes(&s.trained, l)
-	for t, of := range st.avoiding { // in any order: each changes only its own trial
-		if of == s {
-			t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Starts == 0 && l.PlaceOn(a.Node) >= 0 })
-			s.touch(t)
-			st.watch(s, t)
-		}
-	}
+	st.letReturnTo(s, l)
 }
 
 // markNodes records the boots of a lease's nodes.
-func (st *State) markNodes(boots *map[string]string, l *Lease) {
+func (x *nodeIndex) markNodes(boots *map[string]string, l *Lease) {
 	for _, p := range l.Places {
-		n := st.Nodes[p.Node]
+		n := x.Nodes[p.Node]
 		if n == nil || (*boots)[p.Node] == n.Info.GetBoot() {
 			continue
 		}
@@ -222,15 +200,15 @@ func isMarked(boots map[string]string, n *Node) bool {
 }
 
 // StartedElsewhere reports whether a trial of the sweep has started on another node since that node's worker started.
-func (st *State) StartedElsewhere(s *Sweep, n *Node) bool { return st.markedElsewhere(s.started, n) }
+func (x *nodeIndex) StartedElsewhere(s *Sweep, n *Node) bool { return x.markedElsewhere(s.started, n) }
 
 // TrainedElsewhere reports whether a trial of the sweep has trained well on another node since that node's worker
 // started.
-func (st *State) TrainedElsewhere(s *Sweep, n *Node) bool { return st.markedElsewhere(s.trained, n) }
+func (x *nodeIndex) TrainedElsewhere(s *Sweep, n *Node) bool { return x.markedElsewhere(s.trained, n) }
 
-func (st *State) markedElsewhere(boots map[string]string, n *Node) bool {
+func (x *nodeIndex) markedElsewhere(boots map[string]string, n *Node) bool {
 	for name := range boots {
-		if o := st.Nodes[name]; o != nil && o != n && isMarked(boots, o) {
+		if o := x.Nodes[name]; o != nil && o != n && isMarked(boots, o) {
 			return true
 		}
 	}
@@ -238,10 +216,10 @@ func (st *State) markedElsewhere(boots map[string]string, n *Node) bool {
 }
 
 // markedNodes returns the sorted names of the nodes that are marked with their current boots.
-func (st *State) markedNodes(boots map[string]string) []string {
+func (x *nodeIndex) markedNodes(boots map[string]string) []string {
 	var nodes []string
 	for _, name := range slices.Sorted(maps.Keys(boots)) {
-		if n := st.Nodes[name]; n != nil && isMarked(boots, n) {
+		if n := x.Nodes[name]; n != nil && isMarked(boots, n) {
 			nodes = append(nodes, name)
 		}
 	}
@@ -249,13 +227,13 @@ func (st *State) markedNodes(boots map[string]string) []string {
 }
 
 // restoreMarks is the counterpart of markedNodes.
-func (st *State) restoreMarks(nodes []string) map[string]string {
+func (x *nodeIndex) restoreMarks(nodes []string) map[string]string {
 	if len(nodes) == 0 {
 		return nil
 	}
 	boots := make(map[string]string, len(nodes))
 	for _, name := range nodes {
-		if n := st.Nodes[name]; n != nil {
+		if n := x.Nodes[name]; n != nil {
 			boots[name] = n.Info.GetBoot()
 		}
 	}

@@ -62,7 +62,7 @@ func (f *foldContext) run(event *outbidv1.Event, done *Change) error {
 		from := c.where(f, event)
 		done.from[c.of] = from
 		if err := c.allowsFrom(from); err != nil {
-			return err
+			return c.explain(f, event, err)
 		}
 	}
 	if err := f.kind.fold(f, event); err != nil {
@@ -72,7 +72,7 @@ func (f *foldContext) run(event *outbidv1.Event, done *Change) error {
 		to := c.where(f, event)
 		done.to[c.of] = to
 		if err := c.allows(done.from[c.of], to); err != nil {
-			return err
+			return c.explain(f, event, err)
 		}
 	}
 	return nil

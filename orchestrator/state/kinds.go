@@ -1,6 +1,8 @@
 package state
 
 import (
+	"time"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -18,8 +20,8 @@ func Kinds() []*Kind {
 
 func tenantKinds() []*Kind {
 	return []*Kind{
-		newKind(AboutTenant, (*event).GetTenantChanged, (*foldContext).tenantChanged, asks, ViewTenants),
-		newKind(AboutTenant, (*event).GetTenantRemoved, (*foldContext).tenantRemoved, asks, ViewTenants),
+		newKind(AboutTenant, (*event).GetTenantChanged, ofTenants((*tenancy).tenantChanged), asks, ViewTenants),
+		newKind(AboutTenant, (*event).GetTenantRemoved, ofTenants((*tenancy).tenantRemoved), asks, ViewTenants),
 	}
 }
 
@@ -32,12 +34,12 @@ func sweepKinds() []*Kind {
 		newSweepKind((*event).GetSweepExtended, (*foldContext).sweepExtended,
 			sweepLifecycle(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
 		newSweepKind((*event).GetSweepDeleted, (*foldContext).sweepDeleted, sweepLifecycle("deleted"), TunerForgotten, outlook, ReadersForget),
-		newSweepKind((*event).GetSweepAnnotated, sweepAnnotated),
-		newSweepKind((*event).GetSoupPublished, (*foldContext).soupPublished),
-		newSweepKind((*event).GetSoupDropped, (*foldContext).soupDropped),
-		newSweepKind((*event).GetTunerAsked, (*foldContext).tunerAsked, TunerAsked, advances, ViewSweep),
-		newSweepKind((*event).GetTunerAnswered, (*foldContext).tunerAnswered, TunerAnswers, advances, outlook),
-		newSweepKind((*event).GetSweepAnswered, (*foldContext).sweepAnswered, advances, ReadersAside),
+		newSweepKind((*event).GetSweepAnnotated, ofSweep((*Sweep).annotated)),
+		newSweepKind((*event).GetSoupPublished, ofSoups((*soups).published)),
+		newSweepKind((*event).GetSoupDropped, ofSoups((*soups).dropped)),
+		newSweepKind((*event).GetTunerAsked, ofTuner((*tunerStatus).asked), TunerAsked, advances, ViewSweep),
+		newSweepKind((*event).GetTunerAnswered, ofTuner((*tunerStatus).answered), TunerAnswers, advances, outlook),
+		newSweepKind((*event).GetSweepAnswered, ofSweep((*Sweep).answered), advances, ReadersAside),
 	}
 }
 
@@ -80,22 +82,22 @@ func leaseKinds() []*Kind {
 			trialLifecycle("lease ended"), leaseLifecycle("ended"), asks, advances, ViewTrial, orders),
 		newTrialKind((*event).GetForkStarted, (*foldContext).forkStarted, leaseLifecycle(ProcessStarted), advances, ViewTrial),
 		newTrialKind((*event).GetForkFailed, (*foldContext).forkFailed, leaseLifecycle(ProcessFailed), advances, ViewTrial),
-		newTrialKind((*event).GetForksBegan, (*foldContext).forksBegan, trialLifecycle("forks begin"), advances, ViewTrial, ReadersAside),
-		newTrialKind((*event).GetConsolidationOrdered, (*foldContext).consolidationOrdered,
+		newTrialKind((*event).GetForksBegan, ofSlots((*forkSlots).forksBegan), trialLifecycle("forks begin"), advances, ViewTrial, ReadersAside),
+		newTrialKind((*event).GetConsolidationOrdered, ofSlots((*forkSlots).consolidationOrdered),
 			trialLifecycle("forks are averaged"), advances, ViewTrial),
-		newTrialKind((*event).GetForksEnded, (*foldContext).forksEnded, trialLifecycle("forks are averaged"), asks, advances, ViewTrial),
-		newTrialKind((*event).GetMergeJudged, (*foldContext).mergeJudged, trialLifecycle("an average is judged"), asks, advances, ViewTrial),
+		newTrialKind((*event).GetForksEnded, ofSlots((*forkSlots).forksEnded), trialLifecycle("forks are averaged"), asks, advances, ViewTrial),
+		newTrialKind((*event).GetMergeJudged, ofSlots((*forkSlots).mergeJudged), trialLifecycle("an average is judged"), asks, advances, ViewTrial),
 	}
 }
 
 func ledgerKinds() []*Kind {
 	return []*Kind{
 		newKind(AboutNode, (*event).GetNodeJoined, (*foldContext).nodeJoined, nodeLifecycle(joining, "joined"), asks, ViewNodes),
-		newKind(AboutNode, (*event).GetNodeChanged, (*foldContext).nodeChanged,
+		newKind(AboutNode, (*event).GetNodeChanged, ofNodes((*nodeIndex).nodeChanged),
 			nodeLifecycle(changing, "drained", "opened again", "silent", "seen again", "left"), asks, ViewNodes),
-		newKind(AboutNode, (*event).GetNodeFaulted, (*foldContext).nodeFaulted, nodeLifecycle(faulting, FoundAtFault), asks, ViewNodes),
+		newKind(AboutNode, (*event).GetNodeFaulted, ofNodes((*nodeIndex).nodeFaulted), nodeLifecycle(faulting, FoundAtFault), asks, ViewNodes),
 		newKind(AboutNode, (*event).GetNodeCleared, (*foldContext).nodeCleared, nodeLifecycle(clearing, ClearedOfFault), asks, ViewNodes),
-		newKind(AboutNode, (*event).GetUplinkSeen, (*foldContext).uplinkSeen, nodeLifecycle(uplinkNode, "seen")),
+		newKind(AboutNode, (*event).GetUplinkSeen, ofNodes((*nodeIndex).uplinkSeen), nodeLifecycle(uplinkNode, "seen")),
 		newKind(AboutLedger, (*event).GetNote, (*foldContext).note, ReadersAside),
 		newKind(AboutLedger, (*event).GetDevicePricesChanged, pricesChanged),
 		newKind(AboutLedger, (*event).GetRoundBegun, (*foldContext).roundBegun, PolicyBegins),
@@ -109,3 +111,29 @@ func changing(e *event) string   { return e.GetNodeChanged().GetNode() }
 func faulting(e *event) string   { return e.GetNodeFaulted().GetNode() }
 func clearing(e *event) string   { return e.GetNodeCleared().GetNode() }
 func uplinkNode(e *event) string { return e.GetUplinkSeen().GetNode() }
+
+// ofTenants returns how an event about a tenant is applied. The functions below are the same for other parts of the
+// state.
+func ofTenants[M message](fold func(*tenancy, time.Time, M) error) func(*foldContext, M) error {
+	return func(f *foldContext, e M) error { return fold(&f.st.tenancy, f.at, e) }
+}
+
+func ofNodes[M message](fold func(*nodeIndex, time.Time, M) error) func(*foldContext, M) error {
+	return func(f *foldContext, e M) error { return fold(&f.st.nodeIndex, f.at, e) }
+}
+
+func ofSweep[M message](fold func(*Sweep, time.Time, M) error) func(*foldContext, M) error {
+	return func(f *foldContext, e M) error { return fold(f.sweep, f.at, e) }
+}
+
+func ofSoups[M message](fold func(*soups, string, M) error) func(*foldContext, M) error {
+	return func(f *foldContext, e M) error { return fold(&f.sweep.soups, f.sweep.ID, e) }
+}
+
+func ofTuner[M message](fold func(*tunerStatus, M) error) func(*foldContext, M) error {
+	return func(f *foldContext, e M) error { return fold(&f.sweep.tunerStatus, e) }
+}
+
+func ofSlots[M message](fold func(*forkSlots, time.Time, *Sweep, *Trial, M) error) func(*foldContext, M) error {
+	return func(f *foldContext, e M) error { return fold(&f.st.forkSlots, f.at, f.sweep, f.trial, e) }
+}

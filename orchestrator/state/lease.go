@@ -2,11 +2,7 @@ package state
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"time"
-
-	"github.com/benbjohnson/immutable"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -125,83 +121,4 @@ func linkRank(l *outbidv1.DeviceLink) int {
 	default:
 		return 1
 	}
-}
-
-// shares reports whether a sweep competes for devices. Clients run the trials of an external sweep.
-func shares(s *Sweep) bool { return s.Spec.GetExternal() == nil }
-
-// shares adds a sweep to those that compete for devices, or removes it.
-func (st *State) shares(at time.Time, s *Sweep, by int) {
-	if !shares(s) {
-		return
-	}
-	st.appSeconds = st.AppSeconds(at)
-	st.appsChanged = at
-	st.competing += by
-	st.weigh(s, int64(by))
-}
-
-// sharing counts the sweeps that compete for devices. appSeconds is the time integral of competing up to appsChanged.
-type sharing struct {
-	appSeconds  float64
-	appsChanged time.Time
-	competing   int
-	// tenants holds the weights of each tenant's competing sweeps, or is nil.
-	tenants *immutable.Map[string, tenantWeight]
-}
-
-// tenantWeight holds the number of a tenant's competing sweeps, and the sum of their weights in millionths. Sums of
-// integers do not depend on the order of the sweeps.
-type tenantWeight struct{ sweeps, millionths int64 }
-
-// heaviest is the maximum weight that is counted.
-const heaviest = 1e9
-
-// weigh adds a sweep's weight to its tenant's, or removes it.
-func (st *State) weigh(s *Sweep, by int64) {
-	if !shares(s) {
-		return
-	}
-	if st.tenants == nil {
-		st.tenants = immutable.NewMap[string, tenantWeight](nil)
-	}
-	tenant := s.Spec.GetTenant()
-	sum, _ := st.tenants.Get(tenant)
-	sum.sweeps += by
-	sum.millionths += by * max(1, int64(math.Round(1e6*min(heaviest, s.weight()))))
-	if sum.sweeps > 0 {
-		st.tenants = st.tenants.Set(tenant, sum)
-	} else {
-		st.tenants = st.tenants.Delete(tenant)
-	}
-}
-
-// weight returns the weight of a sweep relative to others. The default is 1.
-func (s *Sweep) weight() float64 {
-	if w := s.Spec.GetWeight(); w > 0 {
-		return w
-	}
-	return 1
-}
-
-// MeanWeight returns the mean weight of a tenant's sweeps that compete for devices, or 1 without such sweeps. The
-// weight of a sweep is relative to this mean.
-func (s *sharing) MeanWeight(tenant string) float64 {
-	if s.tenants == nil {
-		return 1
-	}
-	sum, ok := s.tenants.Get(tenant)
-	if !ok {
-		return 1
-	}
-	return float64(sum.millionths) / 1e6 / float64(sum.sweeps)
-}
-
-// AppSeconds returns the time integral, in seconds, of the number of sweeps that competed for devices, up to a time.
-// The difference over a span divided by the span is Themis's N_avg.
-func (s *sharing) AppSeconds(now time.Time) float64 {
-	if s.appsChanged.IsZero() || now.Before(s.appsChanged) {
-		return s.appSeconds
-	}
-	return s.appSeconds + float64(s.competing)*now.Sub(s.appsChanged).Seconds()
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/fork"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -11,17 +12,17 @@ import (
 const mergesKept = 8
 
 // recordMerge records the result of the trial's fork slot, which ends.
-func (f *foldContext) recordMerge(e *outbidv1.ForksEnded) {
-	t, r := f.trial, f.trial.Round
-	t.Rounds++
+func (t *Trial) recordMerge(at time.Time, e *outbidv1.ForksEnded) {
+	slot := t.Slot
+	t.Slots++
 	m := &outbidv1.TrialMerge{
-		Round: t.Rounds, Began: stamp(r.Began), Time: stamp(f.at), FromStep: r.From, Step: e.GetStep(), Reason: e.GetReason(),
+		Round: t.Slots, Began: stamp(slot.Began), Time: stamp(at), FromStep: slot.From, Step: e.GetStep(), Reason: e.GetReason(),
 	}
 	if len(e.GetForks()) > 1 {
-		m.AveragedOn = r.Node
+		m.AveragedOn = slot.Node
 	}
-	for i := range r.Parts {
-		part := forkView(r, &r.Parts[i], "ended")
+	for i := range slot.Parts {
+		part := forkView(slot, &slot.Parts[i], "ended")
 		part.Counted = countedOf(e, part.GetLeaseId())
 		m.Forks = append(m.Forks, part)
 	}
@@ -39,26 +40,26 @@ func countedOf(e *outbidv1.ForksEnded, lease uint64) int64 {
 	return 0
 }
 
-// roundView returns the trial's fork slot as users see it.
-func (t *Trial) roundView() *outbidv1.TrialRound {
-	r := t.Round
-	v := &outbidv1.TrialRound{FromStep: r.From, Began: stamp(r.Began), Ends: stamp(r.Ends)}
+// slotView returns the trial's fork slot as users see it.
+func (t *Trial) slotView() *outbidv1.TrialRound {
+	slot := t.Slot
+	v := &outbidv1.TrialRound{FromStep: slot.From, Began: stamp(slot.Began), Ends: stamp(slot.Ends)}
 	if t.Consolidating() {
-		v.ConsolidatesOn, v.Attempt = r.Node, r.Attempt
+		v.ConsolidatesOn, v.Attempt = slot.Node, slot.Attempt
 	}
-	for i := range r.Parts {
+	for i := range slot.Parts {
 		how := "ended"
-		if l := t.Held(r.Parts[i].Lease); l != nil {
+		if l := t.Held(slot.Parts[i].Lease); l != nil {
 			how = leaseWord(l.state())
 		}
-		v.Forks = append(v.Forks, forkView(r, &r.Parts[i], how))
+		v.Forks = append(v.Forks, forkView(slot, &slot.Parts[i], how))
 	}
 	return v
 }
 
-func forkView(r *fork.Round, p *fork.Part, how string) *outbidv1.TrialFork {
+func forkView(slot *fork.Slot, p *fork.Part, how string) *outbidv1.TrialFork {
 	return &outbidv1.TrialFork{
-		LeaseId: p.Lease, Places: p.Places, State: how, Share: p.Share, Steps: p.Done, Counted: r.Steps(p),
+		LeaseId: p.Lease, Places: p.Places, State: how, Share: p.Share, Steps: p.Done, Counted: slot.Steps(p),
 		StepsPerSecond: p.Rate, ForecastStepsPerSecond: p.Forecast,
 	}
 }

@@ -151,7 +151,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"LeaseRevoked": withLease, "LeaseRenewed": withLease, "PlaceEnded": withLease, "ForkStarted": withLease,
 		"ForkFailed": withLease, "ShardStored": withLease, "TrialReported": withLease, "TrialReached": withLease,
 		"TrialPaused":   same("running").and("queued", "paused"),
-		"TrialTargeted": same("queued", "running", "completed and leased").and("paused", "queued").and("completed", "queued"),
+		"TrialTargeted": same("queued", "running").and("paused", "queued").and("completed", "queued"),
 		"TrialTargeted reopens": same("queued", "running").and("paused", "queued").and("completed", "queued").
 			and("completed and leased", "running"),
 		"TrialCloned":       same("queued", "running").and("paused", "queued"),

@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -10,15 +11,14 @@ import (
 
 // mergeJudged puts the average that the trial continued from on probation, keeps it, or replaces it with the best
 // fork's checkpoint. If it is dropped, the trial keeps its step, but steps trained from the average do not count.
-func (f *foldContext) mergeJudged(e *outbidv1.MergeJudged) error {
-	t := f.trial
+func (x *forkSlots) mergeJudged(_ time.Time, s *Sweep, t *Trial, e *outbidv1.MergeJudged) error {
 	switch pending := e.GetVerdict() == outbidv1.MergeVerdict_MERGE_VERDICT_PENDING; {
 	case pending && (len(t.Leases) > 0 || t.From().GetKey() != e.GetKey()):
 		return broken("%q is on probation, but the trial does not continue from it", e.GetKey())
 	case !pending && (t.Probation == nil || t.Probation.GetKey() != e.GetKey()):
 		return broken("%q is judged, but was not on probation", e.GetKey())
 	}
-	f.showVerdict(e)
+	t.showVerdict(e)
 	t.Probation = nil
 	switch e.GetVerdict() {
 	case outbidv1.MergeVerdict_MERGE_VERDICT_PENDING:
@@ -28,7 +28,7 @@ func (f *foldContext) mergeJudged(e *outbidv1.MergeJudged) error {
 	case outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED:
 		t.DroppedMerges++
 		t.ForkAgain = e.GetAgain()
-		f.goOnFrom(e.GetCheckpoint())
+		x.goOnFrom(s, t, e.GetCheckpoint())
 	default:
 		return broken("%q is judged without a verdict", e.GetKey())
 	}
@@ -36,8 +36,7 @@ func (f *foldContext) mergeJudged(e *outbidv1.MergeJudged) error {
 }
 
 // goOnFrom makes the trial continue from a checkpoint instead of the one that its forks started from.
-func (f *foldContext) goOnFrom(c *outbidv1.Checkpoint) {
-	t := f.trial
+func (x *forkSlots) goOnFrom(s *Sweep, t *Trial, c *outbidv1.Checkpoint) {
 	void := func(o *outbidv1.Checkpoint) bool { return t.Held(o.GetLeaseId()) != nil }
 	var first, rest []*outbidv1.Checkpoint // saved since, so that nothing continues from it
 	for _, o := range t.Checkpoints {
@@ -53,16 +52,15 @@ func (f *foldContext) goOnFrom(c *outbidv1.Checkpoint) {
 	for _, l := range t.Leases {
 		l.Void, l.AtTarget = true, false
 	}
-	if t.Round != nil {
-		f.setRound(t.Round.Dropped())
+	if t.Slot != nil {
+		x.setSlot(s, t, t.Slot.Dropped())
 	}
 	t.AtTarget = false
 	t.Step = c.GetStep()
 }
 
 // showVerdict adds the verdict on an average to the fork slot that made it.
-func (f *foldContext) showVerdict(e *outbidv1.MergeJudged) {
-	t := f.trial
+func (t *Trial) showVerdict(e *outbidv1.MergeJudged) {
 	i := slices.IndexFunc(t.Merges, func(m *outbidv1.TrialMerge) bool { return m.GetRound() == e.GetRound() })
 	if i < 0 {
 		return

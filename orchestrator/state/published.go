@@ -127,17 +127,6 @@ func (p *Published) next(st *State, sweeps, nodes map[string]bool) (*Published, 
 	}
 }
 
-func (st *State) inventory() *Inventory {
-	inv := &Inventory{Index: map[string]int{}}
-	for _, name := range st.NodeNames {
-		if n := st.Nodes[name]; n.Up() {
-			inv.Index[name] = len(inv.Nodes)
-			inv.Nodes = append(inv.Nodes, n.Shape)
-		}
-	}
-	return inv
-}
-
 // Sweep returns a sweep by ID. The error is a *DeletedError if it was deleted.
 func (p *Published) Sweep(id string) (*PublishedSweep, error) {
 	if s, ok := p.sweeps.Get(id); ok {

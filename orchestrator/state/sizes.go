@@ -45,17 +45,6 @@ func CheckpointSize(c *outbidv1.Checkpoint) int64 {
 	return c.GetBytes() + c.GetShardBytes() + c.GetOuter().GetBytes()
 }
 
-// TenantBytes returns the sizes of a tenant's sweeps that were not deleted: of their specs, and of their checkpoints
-// in the store.
-func (st *State) TenantBytes(tenant string) (specs, checkpoints int64) {
-	for _, s := range st.Sweeps {
-		if TenantOf(s.Spec) == tenant {
-			specs, checkpoints = specs+s.SpecBytes, checkpoints+s.CheckpointBytes
-		}
-	}
-	return specs, checkpoints
-}
-
 // CheckpointBytes returns the size of the checkpoints of a tenant's sweeps in the store.
 func (p *Published) CheckpointBytes(tenant string) int64 {
 	n := int64(0)

@@ -77,7 +77,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
 		MetricStep: t.MetricStep, Leases: t.LeaseCount, Measured: measuredRecords(t.Measured),
 		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
-		FailedOtherwise: t.FailedOtherwise, Round: roundRecord(t.Round), ForkAgain: t.ForkAgain,
+		FailedOtherwise: t.FailedOtherwise, Round: slotRecord(t.Slot), ForkAgain: t.ForkAgain,
 		Probation: t.Probation, DroppedMerges: t.DroppedMerges, Avoided: avoidedRecords(t.Avoided),
 	}
 	for _, p := range t.Curve {
@@ -117,14 +117,7 @@ func RestoreApart(snap *outbidv1.StateSnapshot, trials [][]RestoredTrial) (*Stat
 	st.NextLease, st.NextRound, st.Decider = snap.GetNextLeaseId(), snap.GetNextRound(), snap.GetDecider()
 	maps.Copy(st.names, snap.GetNameCounters())
 	for _, r := range snap.GetNodes() {
-		st.Nodes[r.GetInfo().GetName()] = &Node{
-			Info: r.GetInfo(), State: r.GetState(), Reason: r.GetReason(), SeenSeq: r.GetSeenSeq(),
-			Changed: from(r.GetChanged()), Holders: make([]*Lease, len(r.GetInfo().GetDevices())), Shape: shape(r.GetInfo()),
-			Faults: r.GetFaults(),
-		}
-		st.Nodes[r.GetInfo().GetName()].Shape.Draining = r.GetState() == outbidv1.NodeState_NODE_STATE_DRAINING
-		st.NodeNames = append(st.NodeNames, r.GetInfo().GetName())
-		st.noteFaulty(st.Nodes[r.GetInfo().GetName()])
+		st.restoreNode(r)
 	}
 	for i, r := range snap.GetSweeps() {
 		s, err := st.restoreSweep(r, trials[i])
@@ -151,10 +144,10 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord, trials []RestoredTrial) (
 		ID: r.GetId(), Spec: r.GetSpec(), State: r.GetState(), Reason: r.GetReason(), Actor: r.GetActor(),
 		StopActor: r.GetStopActor(), IdempotencyKey: r.GetIdempotencyKey(), Submitted: from(r.GetSubmitted()),
 		Ended: from(r.GetEnded()), Best: -1, Steps: r.GetSteps(), DeviceSeconds: r.GetDeviceSeconds(),
-		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
-		refs: map[string]int{}, Trials: make([]*Trial, len(trials)), changes: make([]change, 0, len(trials)),
+		Notes: r.GetNotes(), tunerStatus: tunerStatus{r.GetTunerWaiting(), r.GetTunerExhausted()},
+		refs: map[string]int{}, Trials: make([]*Trial, len(trials)), changeLog: changeLog{1, make([]change, 0, len(trials))},
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
-		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
+		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), soups: soups{r.GetSoups()}, Admission: r.GetAdmission(),
 		ReportBytes: r.GetReportBytes(), FailedBefore: r.GetFailedBefore(), Cost: r.GetCost(), Memory: r.GetMemory(),
 		Annotation: r.GetAnnotation(),
 	}
@@ -173,7 +166,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord, trials []RestoredTrial) (
 			}
 		}
 		s.indexTrial(t)
-		st.restoreRound(s, t, tr.round)
+		st.restoreSlot(s, t, tr.slot)
 		st.watch(s, t)
 	}
 	if err := s.order(r.GetQueued()); err != nil {
@@ -222,31 +215,11 @@ func (s *Sweep) order(queued []int32) error {
 	return nil
 }
 
-func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error {
-	l := &Lease{
-		Sweep: s.ID, Trial: t.Number, ID: r.GetLeaseId(), Places: PlacesOf(r.GetPlaces()),
-		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
-		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
-		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
-		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(), metered: r.GetMetered(), Shards: r.GetShards(), hourPrice: r.GetHourPrice(),
-	}
-	t.Leases = append(t.Leases, l)
-	if len(l.Places) == 0 {
-		l.Holder = Client
-		return nil
-	}
-	if err := st.canHold(l); err != nil {
-		return err
-	}
-	st.hold(l)
-	return nil
-}
-
 // RestoredTrial is a trial of a snapshot, with the records that its sweep and the nodes take part in.
 type RestoredTrial struct {
 	trial *Trial
 	held  []*outbidv1.LeaseRecord
-	round *outbidv1.ForkRound
+	slot  *outbidv1.ForkRound
 }
 
 // RestoreTrial restores a trial from its record. It keeps parts of the record, but neither the record nor its Trial.
@@ -272,7 +245,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
 		FailedOtherwise: r.GetFailedOtherwise(), ForkAgain: r.GetForkAgain(),
-		Rounds: v.GetRounds(), Merges: v.GetMerges(), Probation: r.GetProbation(), DroppedMerges: r.GetDroppedMerges(),
+		Slots: v.GetRounds(), Merges: v.GetMerges(), Probation: r.GetProbation(), DroppedMerges: r.GetDroppedMerges(),
 		Avoided: avoidedOf(r.GetAvoided()),
 	}
 }

@@ -6,34 +6,39 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// soupPublished adds a soup to a sweep: an average of chosen checkpoints.
-func (f *foldContext) soupPublished(e *outbidv1.SoupPublished) error {
-	s, soup := f.sweep, e.GetSoup()
+// soups holds the soups of a sweep.
+type soups struct {
+	// Soups that are kept, oldest first. The list must not be changed.
+	Soups []*outbidv1.Soup
+}
+
+// published adds a soup to a sweep: an average of chosen checkpoints.
+func (l *soups) published(sweep string, e *outbidv1.SoupPublished) error {
+	soup := e.GetSoup()
 	switch {
 	case soup.GetKey() == "":
 		return broken("soup without a key")
-	case soup.GetNumber() != s.NextSoup():
-		return broken("soup %d of %s is out of order", soup.GetNumber(), s.ID)
+	case soup.GetNumber() != l.NextSoup():
+		return broken("soup %d of %s is out of order", soup.GetNumber(), sweep)
 	}
-	s.Soups = append(slices.Clip(s.Soups), soup) // readers may have the list
+	l.Soups = append(slices.Clip(l.Soups), soup) // readers may have the list
 	return nil
 }
 
-func (f *foldContext) soupDropped(e *outbidv1.SoupDropped) error {
-	s := f.sweep
-	i := slices.IndexFunc(s.Soups, func(o *outbidv1.Soup) bool { return o.GetKey() == e.GetKey() })
+func (l *soups) dropped(_ string, e *outbidv1.SoupDropped) error {
+	i := slices.IndexFunc(l.Soups, func(o *outbidv1.Soup) bool { return o.GetKey() == e.GetKey() })
 	if i < 0 {
 		return broken("dropped soup %q does not exist", e.GetKey())
 	}
-	s.Soups = slices.Delete(slices.Clone(s.Soups), i, i+1)
+	l.Soups = slices.Delete(slices.Clone(l.Soups), i, i+1)
 	return nil
 }
 
 // NextSoup returns the number of the sweep's next soup. Numbers are not reused, because the newest soup is never
 // dropped.
-func (s *Sweep) NextSoup() int32 {
-	if n := len(s.Soups); n > 0 {
-		return s.Soups[n-1].GetNumber() + 1
+func (l *soups) NextSoup() int32 {
+	if n := len(l.Soups); n > 0 {
+		return l.Soups[n-1].GetNumber() + 1
 	}
 	return 1
 }

@@ -26,34 +26,15 @@ type State struct {
 	// Decider is the policy of the newest server, or nil if that did not record it.
 	Decider *outbidv1.PolicySettings
 
-	// Nodes by name. NodeNames are sorted.
-	Nodes     map[string]*Node
-	NodeNames []string
-	// Sweeps by ID. SweepIDs are in order of submission.
-	Sweeps   map[string]*Sweep
-	SweepIDs []string
-	// Live are the sweeps that have not ended, in order of submission.
-	Live []*Sweep
-
-	// deleted holds deleted sweeps by ID. nextOrder is the order of the next sweep.
-	deleted   map[string]Deleted
-	nextOrder int
-
-	names map[string]int64
-	keys  map[string]string
+	nodeIndex
+	sweepIndex
+	trialWatch
+	forkSlots
 	sharing
 	tenancy
 	counting
 	pricing
 	tariff
-	suspects map[*Trial]*Sweep
-	// avoiding are the trials that avoid a node. faulty are the sorted names of the nodes that trials avoid.
-	avoiding map[*Trial]*Sweep
-	faulty   []string
-	forked   map[*Sweep]bool
-
-	// joins counts the joins of nodes since this value was made.
-	joins uint64
 
 	table Table
 }
@@ -61,36 +42,14 @@ type State struct {
 // New returns the state before the first event.
 func New() *State {
 	return &State{
-		NextLease: 1,
-		NextRound: 1,
-		Nodes:     map[string]*Node{},
-		Sweeps:    map[string]*Sweep{},
-		names:     map[string]int64{},
-		deleted:   map[string]Deleted{},
-		keys:      map[string]string{},
-		suspects:  map[*Trial]*Sweep{},
-		avoiding:  map[*Trial]*Sweep{},
-		forked:    map[*Sweep]bool{},
-		table:     NewTable(),
+		NextLease:  1,
+		NextRound:  1,
+		nodeIndex:  nodeIndex{Nodes: map[string]*Node{}},
+		sweepIndex: sweepIndex{Sweeps: map[string]*Sweep{}, deleted: map[string]Deleted{}, names: map[string]int64{}, keys: map[string]string{}},
+		trialWatch: trialWatch{suspects: map[*Trial]*Sweep{}, avoiding: map[*Trial]*Sweep{}},
+		forkSlots:  forkSlots{forked: map[*Sweep]bool{}},
+		table:      NewTable(),
 	}
-}
-
-// Node is a machine with a worker.
-type Node struct {
-	Info    *outbidv1.NodeInfo
-	State   outbidv1.NodeState
-	Reason  string
-	Changed time.Time
-	// SeenSeq is the last uplink message of this boot that is in the ledger.
-	SeenSeq uint64
-	// Shape is the node as policies see it.
-	Shape cluster.Node
-	// Holders holds the lease of each device by index, or nil.
-	Holders []*Lease
-	// Leases on this node, by lease ID.
-	Leases []*Lease
-	// Faults keep new trials off the node. The slice and the faults must not be changed.
-	Faults []*outbidv1.NodeFault
 }
 
 // Sweep is a search over configurations.
@@ -109,10 +68,7 @@ type Sweep struct {
 
 	// Trials by number.
 	Trials []*Trial
-	// Queued are the trials that wait for devices, first come first. Running are those with a lease, by lease ID.
-	Queued  []int32
-	Running []int32
-	Counts  [8]int32
+	trialStates
 	// Forked are the trials in a fork slot, by number.
 	Forked []int32
 	// Best is the number of the best trial by the metric, or -1 before the first report.
@@ -134,22 +90,18 @@ type Sweep struct {
 	Notes    []*outbidv1.SweepNote
 	// Annotation is its description and its tags, or nil. It must not be changed.
 	Annotation *outbidv1.Annotation
-	// Soups that are kept, oldest first. The list must not be changed.
-	Soups []*outbidv1.Soup
+	soups
 	// Admission is the last answer of a policy with admission, or nil under other policies.
 	Admission *outbidv1.Admission
 	// Memory is what the sampler started from, or nil. It must not be changed.
 	Memory *outbidv1.Memory
-	// Waiting and Exhausted are the last status of the tuner.
-	Waiting, Exhausted bool
+	tunerStatus
 	// LackNoted reports that a report lacked the metric before any had it.
 	LackNoted bool
 	// FailedBefore is how many trials had failed when one was last retried.
 	FailedBefore int32
 
-	// Version grows with every change. changes lists changed trials with their versions.
-	Version uint64
-	changes []change
+	changeLog
 	ranking ranking
 	refs    map[string]int
 	// started holds the boots of the nodes on which a trial of the sweep has started, by node. trained holds those on
@@ -157,11 +109,6 @@ type Sweep struct {
 	started, trained map[string]string
 	// countedAs is the tenant whose totals include the sweep.
 	countedAs string
-}
-
-type change struct {
-	version uint64
-	trial   int32
 }
 
 // maxNotes limits the notes of a sweep; the ledger has all of them.
@@ -206,12 +153,12 @@ type Trial struct {
 	Start *outbidv1.Checkpoint
 	// Leases that the trial holds, by ID: see Lead. An ended trial may still hold some for a moment.
 	Leases []*Lease
-	// Round is the fork slot in which forks train the trial or are being averaged, or nil. ForkAgain restricts
+	// Slot is the fork slot in which forks train the trial or are being averaged, or nil. ForkAgain restricts
 	// further fork slots.
-	Round     *fork.Round
+	Slot      *fork.Slot
 	ForkAgain outbidv1.ForkAgain
-	// Rounds counts the fork slots that have ended. Merges are the newest of them, oldest first.
-	Rounds int32
+	// Slots counts the fork slots that have ended. Merges are the newest of them, oldest first.
+	Slots  int32
 	Merges []*outbidv1.TrialMerge
 	// Probation is the average that the trial continued from while it is not judged yet, or nil. DroppedMerges counts
 	// the averages that were dropped in a row.
@@ -325,50 +272,12 @@ func (t *Trial) From() *outbidv1.Checkpoint {
 	return t.Newest()
 }
 
-// Sweep returns a sweep by ID. The error is a *DeletedError if it was deleted.
-func (st *State) Sweep(id string) (*Sweep, error) {
-	if s, ok := st.Sweeps[id]; ok {
-		return s, nil
-	}
-	if d, ok := st.deleted[id]; ok {
-		return nil, &DeletedError{d}
-	}
-	return nil, notFound("sweep", id)
-}
-
 // Trial returns a trial by number.
 func (s *Sweep) Trial(n int32) (*Trial, error) {
 	if n < 0 || int(n) >= len(s.Trials) {
 		return nil, notFound("trial", trialName(s.ID, n))
 	}
 	return s.Trials[n], nil
-}
-
-// ByKey returns the ID of the sweep that was submitted with an idempotency key, or "".
-func (st *State) ByKey(key string) string {
-	if key == "" {
-		return ""
-	}
-	return st.keys[key]
-}
-
-// NextID returns the ID of the next sweep of a name.
-func (st *State) NextID(name string) string { return sweepID(name, st.names[name]+1) }
-
-// FreeDevices returns the indexes of a node's devices that no lease holds.
-func (n *Node) FreeDevices() []int32 {
-	var free []int32
-	for i, l := range n.Holders {
-		if l == nil {
-			free = append(free, int32(i))
-		}
-	}
-	return free
-}
-
-// Up reports whether the node is up or draining.
-func (n *Node) Up() bool {
-	return n.State == outbidv1.NodeState_NODE_STATE_UP || n.State == outbidv1.NodeState_NODE_STATE_DRAINING
 }
 
 // better reports whether a is better than b. Values that are not finite are worst, because a loss of -Inf is an

@@ -51,46 +51,46 @@ func MonthBegan(at time.Time) time.Time {
 // MonthEnds returns when the month of a time ends, in UTC.
 func MonthEnds(at time.Time) time.Time { return MonthBegan(at).AddDate(0, 1, 0) }
 
-func (f *foldContext) tenantChanged(e *outbidv1.TenantChanged) error {
+func (t *tenancy) tenantChanged(_ time.Time, e *outbidv1.TenantChanged) error {
 	name := e.GetTenant().GetName()
 	if name == "" {
 		return broken("a tenant has no name")
 	}
-	next := maps.Clone(f.st.added)
+	next := maps.Clone(t.added)
 	if next == nil {
 		next = map[string]*outbidv1.Tenant{}
 	}
 	next[name] = e.GetTenant()
-	f.st.added = next
+	t.added = next
 	return nil
 }
 
-func (f *foldContext) tenantRemoved(e *outbidv1.TenantRemoved) error {
-	if f.st.added[e.GetTenant()] == nil {
+func (t *tenancy) tenantRemoved(_ time.Time, e *outbidv1.TenantRemoved) error {
+	if t.added[e.GetTenant()] == nil {
 		return broken("tenant %q is removed, but was not added", e.GetTenant())
 	}
-	next := maps.Clone(f.st.added)
+	next := maps.Clone(t.added)
 	delete(next, e.GetTenant())
-	f.st.added = next
+	t.added = next
 	return nil
 }
 
 // charge adds the cost of a lease that ends to its tenant's month.
-func (st *State) charge(at time.Time, s *Sweep, l *Lease) {
+func (t *tenancy) charge(at time.Time, s *Sweep, l *Lease) {
 	cost := l.since(MonthBegan(at), at)
 	if cost == 0 {
 		return
 	}
-	if st.meters == nil {
-		st.meters = immutable.NewMap[string, meter](nil)
+	if t.meters == nil {
+		t.meters = immutable.NewMap[string, meter](nil)
 	}
 	tenant := TenantOf(s.Spec)
-	m, _ := st.meters.Get(tenant)
+	m, _ := t.meters.Get(tenant)
 	if month := monthOf(at); m.month != month {
 		m = meter{month: month}
 	}
 	m.seconds += cost
-	st.meters = st.meters.Set(tenant, m)
+	t.meters = t.meters.Set(tenant, m)
 }
 
 // since returns the device-seconds that the lease cost between two times.
@@ -174,19 +174,6 @@ func (st *State) uses(now time.Time, names ...string) []TenantUse {
 		}
 	}
 	return all
-}
-
-// TypesAt returns the types of a place's devices that are still held.
-func (st *State) TypesAt(p Place) []string {
-	n := st.Nodes[p.Node]
-	if p.Ended || n == nil {
-		return nil
-	}
-	kinds := make([]string, 0, len(p.Devices))
-	for _, d := range p.Devices {
-		kinds = append(kinds, n.Info.GetDevices()[d].GetType())
-	}
-	return kinds
 }
 
 // TenantViews returns the tenants that were added or have sweeps, by name, as users see them at a time.
@@ -332,29 +319,29 @@ func spentText(t *outbidv1.Tenant, u TenantUse, now time.Time) string {
 		used, limits.GetDeviceHours(), now.UTC().Format("January 2006"), MonthEnds(now).Format(time.DateOnly))
 }
 
-func (st *State) snapshotTenants(snap *outbidv1.StateSnapshot) {
-	snap.Tenants = st.Tenants()
-	if st.meters == nil {
+func (t *tenancy) snapshotTenants(snap *outbidv1.StateSnapshot) {
+	snap.Tenants = t.Tenants()
+	if t.meters == nil {
 		return
 	}
-	for i := st.meters.Iterator(); !i.Done(); {
+	for i := t.meters.Iterator(); !i.Done(); {
 		name, m, _ := i.Next()
 		snap.Meters = append(snap.Meters, &outbidv1.TenantMeter{Tenant: name, Month: m.month, DeviceSeconds: m.seconds})
 	}
 	slices.SortFunc(snap.Meters, func(a, b *outbidv1.TenantMeter) int { return cmp.Compare(a.GetTenant(), b.GetTenant()) })
 }
 
-func (st *State) restoreTenants(snap *outbidv1.StateSnapshot) {
-	for _, t := range snap.GetTenants() {
-		if st.added == nil {
-			st.added = map[string]*outbidv1.Tenant{}
+func (t *tenancy) restoreTenants(snap *outbidv1.StateSnapshot) {
+	for _, added := range snap.GetTenants() {
+		if t.added == nil {
+			t.added = map[string]*outbidv1.Tenant{}
 		}
-		st.added[t.GetName()] = t
+		t.added[added.GetName()] = added
 	}
 	for _, m := range snap.GetMeters() {
-		if st.meters == nil {
-			st.meters = immutable.NewMap[string, meter](nil)
+		if t.meters == nil {
+			t.meters = immutable.NewMap[string, meter](nil)
 		}
-		st.meters = st.meters.Set(m.GetTenant(), meter{m.GetMonth(), m.GetDeviceSeconds()})
+		t.meters = t.meters.Set(m.GetTenant(), meter{m.GetMonth(), m.GetDeviceSeconds()})
 	}
 }

@@ -77,45 +77,36 @@ func plus[K comparable](of map[K]int64, key K, n int64) map[K]int64 {
 }
 
 // countSubmitted counts a new sweep.
-func (st *State) countSubmitted(s *Sweep) {
-	s.countedAs = st.countedAs(TenantOf(s.Spec))
-	st.count(s.countedAs, func(t *Totals) { t.SweepsSubmitted++ })
+func (c *counting) countSubmitted(s *Sweep) {
+	s.countedAs = c.countedAs(TenantOf(s.Spec))
+	c.count(s.countedAs, func(t *Totals) { t.SweepsSubmitted++ })
 }
 
-// meter determines how a new lease's devices are counted.
-func (st *State) meter(s *Sweep, l *Lease) {
-	devices := map[string]int32{}
-	for _, p := range l.Places {
-		all := st.Nodes[p.Node].Info.GetDevices()
-		for _, d := range p.Devices {
-			if int(d) < len(all) {
-				devices[all[d].GetType()]++
-			}
-		}
-	}
+// meter determines how a new lease's devices, by type, are counted.
+func (c *counting) meter(s *Sweep, l *Lease, devices map[string]int) {
 	l.metered = make(map[string]int32, len(devices))
 	for _, kind := range slices.Sorted(maps.Keys(devices)) {
-		l.metered[st.meteredAs(s, kind)] += devices[kind]
+		l.metered[c.meteredAs(s, kind)] += int32(devices[kind])
 	}
 }
 
 // meteredAs returns the name under which a device type is counted, and adds it if it is new.
-func (st *State) meteredAs(s *Sweep, kind string) string {
-	t, _ := st.totals.Get(s.countedAs)
+func (c *counting) meteredAs(s *Sweep, kind string) string {
+	t, _ := c.totals.Get(s.countedAs)
 	if _, known := t.DeviceMicros[kind]; known {
 		return kind
 	}
 	if len(t.DeviceMicros) >= maxCountedTypes {
 		kind = OtherTotals
 	}
-	st.count(s.countedAs, func(t *Totals) { t.DeviceMicros = plus(t.DeviceMicros, kind, 0) })
+	c.count(s.countedAs, func(t *Totals) { t.DeviceMicros = plus(t.DeviceMicros, kind, 0) })
 	return kind
 }
 
 // countLease counts the cost of a lease that ends.
-func (st *State) countLease(at time.Time, s *Sweep, l *Lease) {
+func (c *counting) countLease(at time.Time, s *Sweep, l *Lease) {
 	if len(l.metered) > 0 {
-		st.count(s.countedAs, func(t *Totals) { t.DeviceMicros = l.meteredUntil(at, t.DeviceMicros) })
+		c.count(s.countedAs, func(t *Totals) { t.DeviceMicros = l.meteredUntil(at, t.DeviceMicros) })
 	}
 }
 
@@ -156,12 +147,12 @@ func (p *Published) Totals() []*Totals {
 	return slices.SortedFunc(maps.Values(all), func(a, b *Totals) int { return cmp.Compare(a.Tenant, b.Tenant) })
 }
 
-func (st *State) snapshotTotals() *outbidv1.Totals {
+func (c *counting) snapshotTotals() *outbidv1.Totals {
 	all := &outbidv1.Totals{}
-	if st.totals == nil {
+	if c.totals == nil {
 		return all
 	}
-	for i := st.totals.Iterator(); !i.Done(); {
+	for i := c.totals.Iterator(); !i.Done(); {
 		name, t, _ := i.Next()
 		all.Tenants = append(all.Tenants, &outbidv1.TenantTotals{
 			Tenant: name, DeviceMicros: t.DeviceMicros, TrialsEnded: numbered(t.TrialsEnded), ForkFailures: numbered(t.ForkFailures),
@@ -189,9 +180,9 @@ func named[E ~int32](of map[int32]int64) map[E]int64 {
 }
 
 // restoreTotals restores the totals of a snapshot after its sweeps.
-func (st *State) restoreTotals(snap *outbidv1.StateSnapshot) {
+func (c *counting) restoreTotals(snap *outbidv1.StateSnapshot) {
 	for _, r := range snap.GetTotals().GetTenants() {
-		st.count(r.GetTenant(), func(t *Totals) {
+		c.count(r.GetTenant(), func(t *Totals) {
 			t.DeviceMicros, t.TrialsEnded = r.GetDeviceMicros(), named[outbidv1.TrialState](r.GetTrialsEnded())
 			t.ForkFailures, t.SweepsEnded = named[outbidv1.FailureKind](r.GetForkFailures()), named[outbidv1.SweepState](r.GetSweepsEnded())
 			t.SweepsSubmitted = r.GetSweepsSubmitted()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -110,8 +112,8 @@ func trialTransitions() []transition[trialState] {
 		{Targeted, []trialState{trialQueued, trialRunning}, nil},
 		{Targeted, []trialState{trialPaused}, []trialState{trialQueued}},
 		// A completed trial continues when its sweep is extended with longer training. It runs while its process is
-		// still ending. In ledgers of earlier versions it remains completed in that case.
-		{Targeted, []trialState{trialCompleted}, []trialState{trialQueued, trialRunning, trialCompleted}},
+		// still ending.
+		{Targeted, []trialState{trialCompleted}, []trialState{trialQueued, trialRunning}},
 		// A trial that holds a lease is paused once the lease has ended.
 		{Paused, []trialState{trialQueued}, []trialState{trialPaused}},
 		{Paused, []trialState{trialRunning}, nil},
@@ -199,12 +201,36 @@ type lifecycle struct {
 	word  func(int32) string
 }
 
+// explain adds the lease or node of an event to an error.
+func (l *lifecycle) explain(f *foldContext, e *outbidv1.Event, err error) error {
+	switch l.of {
+	case subjectLease:
+		id, _ := f.kind.lease(e)
+		return fmt.Errorf("%w (lease %d)", err, id)
+	case subjectNode:
+		return fmt.Errorf("%w (node %q)", err, l.node(e))
+	}
+	return err
+}
+
 // allowsFrom returns an error if the event may not occur in a state.
 func (l *lifecycle) allowsFrom(from int32) error {
 	if int(from) < len(l.legal) && l.legal[from] != 0 {
 		return nil
 	}
-	return broken("%s: the %s is %s", l.name(), l.what, l.word(from))
+	var right []string
+	for state, to := range l.legal {
+		if to != 0 && state != 0 {
+			right = append(right, l.word(int32(state)))
+		}
+	}
+	switch {
+	case from == 0:
+		return broken("%s: the %s does not exist", l.name(), l.what)
+	case len(right) == 0:
+		return broken("%s: the %s exists already, and is %s", l.name(), l.what, l.word(from))
+	}
+	return broken("%s: the %s is %s, and must be %s", l.name(), l.what, l.word(from), english.WordSeries(right, "or"))
 }
 
 // allows returns an error if the event may not lead from one state to another.
@@ -212,7 +238,29 @@ func (l *lifecycle) allows(from, to int32) error {
 	if l.legal[from]&(1<<to) != 0 {
 		return nil
 	}
-	return broken("%s: the %s cannot go from %s to %s", l.name(), l.what, l.word(from), l.word(to))
+	var right, next []string
+	for state := range int32(len(l.legal)) {
+		switch {
+		case l.legal[from]&(1<<state) == 0:
+		case state == from:
+			right = append(right, "remain "+l.word(from))
+		case state == 0:
+			right = append(right, "end")
+		default:
+			next = append(next, l.word(state))
+		}
+	}
+	if len(next) > 0 {
+		right = append(right, "become "+english.WordSeries(next, "or"))
+	}
+	what := "becomes " + l.word(to)
+	switch to {
+	case from:
+		what = "remains " + l.word(to)
+	case 0:
+		what = "ends"
+	}
+	return broken("%s: the %s %s, and must %s", l.name(), l.what, what, strings.Join(right, ", or "))
 }
 
 func (l *lifecycle) name() string { return strings.Join(l.events, " or ") }

@@ -55,3 +55,23 @@ func orNone[S ~int32](word func(S) string) func(S) string {
 		return word(s)
 	}
 }
+
+// An error about an illegal transition names the problem and the states that would be right.
+func TestIllegalTransitionsAreExplained(t *testing.T) {
+	t.Parallel()
+	sweep, trial, lease := sweepLifecycle, trialLifecycle, leaseLifecycle
+	for want, err := range map[string]error{
+		"lease granted: the trial is completed, and must be queued or running":                       trial("lease granted").allowsFrom(int32(trialCompleted)),
+		"created: the trial exists already, and is queued":                                           trial("created").allowsFrom(int32(trialQueued)),
+		"revoked: the lease does not exist":                                                          lease(Revoked).allowsFrom(0),
+		"targeted: the trial remains completed, and must become queued or running":                   trial(Targeted).allows(int32(trialCompleted), int32(trialCompleted)),
+		"lease granted: the trial becomes failed, and must remain running":                           trial("lease granted").allows(int32(trialRunning), int32(trialFailed)),
+		"pause or deleted: the sweep ends, and must become paused":                                   sweep("pause", "deleted").allows(int32(sweepRunning), 0),
+		"deleted: the sweep remains done, and must end":                                              sweep("deleted").allows(int32(sweepDone), int32(sweepDone)),
+		"lease ended: the trial becomes failed, and must remain running, or become queued or paused": trial("lease ended").allows(int32(trialRunning), int32(trialFailed)),
+	} {
+		if got := fmt.Sprint(err); !strings.HasSuffix(got, ": "+want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 // heldUp reports whether a trial gets no device because its sweep is paused. Users see it as paused, the tuner and
 // the policy as queued. A trial whose forks are being averaged is not paused yet.
 func (s *Sweep) heldUp(t *Trial) bool {
-	return s.State == sweepPaused && t.State == trialQueued && t.Round == nil
+	return s.State == sweepPaused && t.State == trialQueued && t.Slot == nil
 }
 
 // DeviceSecondsAt returns the device-seconds of the sweep's leases up to a time.
@@ -103,8 +103,8 @@ func trialSummary(s *Sweep, at time.Time, t *Trial) *outbidv1.Trial {
 			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()
 		}
 	}
-	if t.Round != nil {
-		v.Round, v.StepsPerSecond = t.roundView(), t.Round.Rate()
+	if t.Slot != nil {
+		v.Round, v.StepsPerSecond = t.slotView(), t.Slot.Rate()
 	}
 	return v
 }
@@ -137,7 +137,7 @@ func (t *Trial) record(sweep string) *outbidv1.Trial {
 		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, Attributes: t.Attributes, BestStep: t.BestStep,
 		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes, Retries: t.Retries,
 		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
-		NodeLosses: t.NodeLosses, Suspected: t.Suspected, Rounds: t.Rounds, Merges: t.Merges,
+		NodeLosses: t.NodeLosses, Suspected: t.Suspected, Rounds: t.Slots, Merges: t.Merges,
 		CopiedFrom: t.CopiedFrom,
 	}
 	v.Best = number(t.Best)

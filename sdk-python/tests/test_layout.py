@@ -159,8 +159,8 @@ def test_every_objective_is_shown() -> None:
     sweep = dataclasses.replace(sweep, best=trials[0])
     head, first, *_ = (text.split() for text, _ in layout.table(sweep, trials, 100))
     assert {"loss", "size", "accuracy"} <= set(head) and {"0", "9", "0.5"} <= set(first)
-    assert layout.best_text(sweep, trials) == "loss 0, size 9, accuracy 0.5, trial 0 at step 1"
-    assert layout.winner_text(sweep, trials).startswith("best loss 0, size 9, accuracy 0.5 (trial 0 at step 1; result.")
+    assert layout.best_text(sweep) == "loss 0, size 9, accuracy 0.5, trial 0 at step 1"
+    assert layout.winner_text(sweep).startswith("best loss 0, size 9, accuracy 0.5 (trial 0 at step 1; result.")
     assert {"loss", "size", "accuracy"} <= set(layout.page_table(sweep, trials)[0])
 
 

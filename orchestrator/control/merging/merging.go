@@ -65,7 +65,7 @@ func (mg *Merging) Advance(s *state.Sweep) {
 			case l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED || t.Part(l) == nil:
 			case l.AtTarget:
 				mg.trials.RevokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "trained its share of the fork slot")
-			case t.Round.Overdue(mg.core.Now()):
+			case t.Slot.Overdue(mg.core.Now()):
 				mg.trials.RevokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the fork slot is over")
 			}
 		}
@@ -77,20 +77,20 @@ func (mg *Merging) Advance(s *state.Sweep) {
 
 // endForks ends a fork slot. The trial continues from a checkpoint, or from where the slot began if that is nil.
 func (mg *Merging) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint, again outbidv1.ForkAgain, reason string) {
-	r := t.Round
-	if to != nil && !r.Void {
+	slot := t.Slot
+	if to != nil && !slot.Void {
 		mg.AcceptAverage(t)
 	}
-	e := &outbidv1.ForksEnded{Sweep: s.ID, Trial: t.Number, Step: cmp.Or(to.GetStep(), r.From), Checkpoint: to, Again: again, Reason: reason}
-	for _, p := range r.Sources() {
-		if to != nil && (to.GetStep() == r.Counts() || to == p.Saved) {
-			e.Forks = append(e.Forks, &outbidv1.ForkSteps{LeaseId: p.Lease, Steps: r.Steps(&p)})
+	e := &outbidv1.ForksEnded{Sweep: s.ID, Trial: t.Number, Step: cmp.Or(to.GetStep(), slot.From), Checkpoint: to, Again: again, Reason: reason}
+	for _, p := range slot.Sources() {
+		if to != nil && (to.GetStep() == slot.Counts() || to == p.Saved) {
+			e.Forks = append(e.Forks, &outbidv1.ForkSteps{LeaseId: p.Lease, Steps: slot.Steps(&p)})
 		}
 	}
 	mg.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_ForksEnded{ForksEnded: e}})
 	if len(e.GetForks()) > 1 {
 		mg.counts.Averaged++
-		mg.doubt(s, t, r, to)
+		mg.doubt(s, t, slot, to)
 	}
 	mg.trials.Drop(s, t)
 }

@@ -27,12 +27,12 @@ type Counts struct{ Averaged, Kept, Dropped int }
 
 // doubt puts the average of a fork slot that has ended on probation, if one of its forks reported a metric to compare
 // it with.
-func (mg *Merging) doubt(s *state.Sweep, t *state.Trial, r *fork.Round, average *outbidv1.Checkpoint) {
-	if !s.Terms.Merge.Best || r.Void || t.From().GetKey() != average.GetKey() {
+func (mg *Merging) doubt(s *state.Sweep, t *state.Trial, slot *fork.Slot, average *outbidv1.Checkpoint) {
+	if !s.Terms.Merge.Best || slot.Void || t.From().GetKey() != average.GetKey() {
 		return
 	}
 	var saved []*outbidv1.Checkpoint
-	for _, p := range r.Sources() {
+	for _, p := range slot.Sources() {
 		saved = append(saved, p.Saved)
 	}
 	best := state.BestOf(saved, s.Maximise())
@@ -42,7 +42,7 @@ func (mg *Merging) doubt(s *state.Sweep, t *state.Trial, r *fork.Round, average 
 	instead := proto.CloneOf(best)
 	instead.Step = average.GetStep()
 	mg.judge(&outbidv1.MergeJudged{
-		Sweep: s.ID, Trial: t.Number, Verdict: outbidv1.MergeVerdict_MERGE_VERDICT_PENDING, Round: t.Rounds, Key: average.GetKey(),
+		Sweep: s.ID, Trial: t.Number, Verdict: outbidv1.MergeVerdict_MERGE_VERDICT_PENDING, Round: t.Slots, Key: average.GetKey(),
 		Best: best.GetMetric(), BestLeaseId: best.GetLeaseId(), Checkpoint: instead, Reason: "waits for its first report",
 	})
 }

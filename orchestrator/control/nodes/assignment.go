@@ -88,11 +88,11 @@ func program(p *outbidv1.Program, configJSON string, grace time.Duration) (*outb
 // seedOf returns the seed of a lease's fork. It differs in each fork slot, so that forks draw their data in different
 // orders.
 func seedOf(t *state.Trial, l *state.Lease) uint64 {
-	_, i := t.Round.Part(l.ID)
-	if i <= 0 && (t.Round == nil || t.Round.From == 0) {
+	_, i := t.Slot.Part(l.ID)
+	if i <= 0 && (t.Slot == nil || t.Slot.From == 0) {
 		return t.Seed
 	}
-	x := t.Seed ^ uint64(t.Round.From)*0x9e3779b97f4a7c15 ^ uint64(i)<<48
+	x := t.Seed ^ uint64(t.Slot.From)*0x9e3779b97f4a7c15 ^ uint64(i)<<48
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // the mixing function of splitmix64
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
@@ -100,13 +100,13 @@ func seedOf(t *state.Trial, l *state.Lease) uint64 {
 
 // partOf returns the part of a fork slot that a lease trains, or nil.
 func partOf(t *state.Trial, l *state.Lease) *outbidv1.ForkPart {
-	own, i := t.Round.Part(l.ID)
+	own, i := t.Slot.Part(l.ID)
 	if own == nil {
 		return nil
 	}
-	p := &outbidv1.ForkPart{Index: int32(i), Count: int32(len(t.Round.Parts)), Share: own.Share, TrialSeed: t.Seed}
-	for k := range t.Round.Parts {
-		share := t.Round.Parts[k].Share
+	p := &outbidv1.ForkPart{Index: int32(i), Count: int32(len(t.Slot.Parts)), Share: own.Share, TrialSeed: t.Seed}
+	for k := range t.Slot.Parts {
+		share := t.Slot.Parts[k].Share
 		if p.Total += share; k < i {
 			p.Before += share
 		}

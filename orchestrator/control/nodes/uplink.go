@@ -156,7 +156,7 @@ func (ns *Nodes) saved(s *state.Sweep, t *state.Trial, l *state.Lease, saved *ou
 func isItsShard(s *state.Sweep, t *state.Trial, l *state.Lease, node string, saved *outbidv1.SavedShard) bool {
 	first, count := l.Ranks(spec.PerDevice(s.Spec), l.PlaceOn(node))
 	rank := saved.GetShard().GetRank()
-	part, _ := t.Round.Part(l.ID)
+	part, _ := t.Slot.Part(l.ID)
 	return part == nil && rank >= first && rank < first+count && saved.GetShard().GetSha256() != "" && saved.GetShard().GetBytes() >= 0 && saved.GetStep() >= 0
 }
 
@@ -166,7 +166,7 @@ func hasItsShards(s *state.Sweep, t *state.Trial, l *state.Lease, ck objects.Che
 	if ck.Format != objects.Sharded {
 		return saved.GetShards() == 0 && saved.GetShardBytes() == 0
 	}
-	part, _ := t.Round.Part(l.ID)
+	part, _ := t.Slot.Part(l.ID)
 	return part == nil && saved.GetShards() == worldSize(l, spec.PerDevice(s.Spec)) && saved.GetShardBytes() >= 0
 }
 

@@ -60,7 +60,7 @@ func (rs *Rounds) fits(e *outbidv1.Event, began time.Time) bool {
 	case *outbidv1.Event_LeaseRenewed:
 		return same(k.LeaseRenewed.GetLeaseId())
 	case *outbidv1.Event_LeaseGranted:
-		waits := t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && t.Round == nil
+		waits := t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && t.Slot == nil
 		beside := k.LeaseGranted.GetFork() && k.LeaseGranted.GetShare() == 0 && mayHave(t, k.LeaseGranted)
 		return s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (waits || beside) && !trials.Alone(t) && rs.st.CanGrant(k.LeaseGranted) == nil &&
 			rs.faults.OffLimits(s, t, k.LeaseGranted) == ""
@@ -82,7 +82,7 @@ func (rs *Rounds) refused(e *outbidv1.Event) bool {
 			return true // it is ending already
 		}
 	case *outbidv1.Event_ForksBegan:
-		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Round != nil {
+		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Slot != nil {
 			why = "forks that the trial cannot have now"
 		}
 	case *outbidv1.Event_LeaseGranted:
@@ -120,11 +120,11 @@ func mayHave(t *state.Trial, e *outbidv1.LeaseGranted) bool {
 
 // mayShare reports whether a lease fits the trial's current fork slot, or fits a trial without one.
 func mayShare(t *state.Trial, e *outbidv1.LeaseGranted) bool {
-	r := t.Round
-	if r == nil || e.GetShare() <= 0 {
-		return r == nil && e.GetShare() == 0
+	slot := t.Slot
+	if slot == nil || e.GetShare() <= 0 {
+		return slot == nil && e.GetShare() == 0
 	}
-	return !r.Void && len(r.Parts) < int(r.Forks) && (len(r.Parts) == 0 || len(t.Leases) > 0)
+	return !slot.Void && len(slot.Parts) < int(slot.Forks) && (len(slot.Parts) == 0 || len(t.Leases) > 0)
 }
 
 // holdsNothing reports whether a grant lacks places or has a place without devices.

@@ -145,7 +145,7 @@ func (e *appEntry) forkable() bool { return e.sweep.Terms.MostForks > 1 }
 
 // fillForks sets how a job may be forked.
 func (e *appEntry) fillForks(j *policy.Job, t *state.Trial) {
-	j.Forked, j.Consolidating = t.Round != nil && len(t.Leases) > 0, t.Consolidating()
+	j.Forked, j.Consolidating = t.Slot != nil && len(t.Leases) > 0, t.Consolidating()
 	if t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED && t.UntilStep > 0 {
 		j.LeastForks, j.Forks = e.sweep.Terms.LeastForks, e.sweep.Terms.MostForks
 		if len(t.Leases) == 0 {

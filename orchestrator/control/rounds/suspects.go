@@ -27,7 +27,7 @@ type suspects struct {
 func (su *suspects) place() {
 	for _, sus := range su.st.Suspects() {
 		s, t := sus.Sweep, sus.Trial
-		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Round != nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
+		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Slot != nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
 			continue
 		}
 		nodes := su.openNodes(func(n *state.Node) bool { return len(n.Leases) == 0 })

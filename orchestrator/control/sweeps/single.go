@@ -64,7 +64,7 @@ func mayRetry(s *state.Sweep, t *state.Trial) error {
 	case t.State != outbidv1.TrialState_TRIAL_STATE_FAILED:
 		return fmt.Errorf("%w: trial: must be one that has failed, but trial %d of sweep %s is %s", state.ErrConflict, t.Number, s.ID,
 			state.TrialWord(t.State))
-	case len(t.Leases) > 0 || t.Round != nil:
+	case len(t.Leases) > 0 || t.Slot != nil:
 		return fmt.Errorf("%w: trial: the processes of trial %d of sweep %s are still ending; retry it in a moment", state.ErrConflict,
 			t.Number, s.ID)
 	}

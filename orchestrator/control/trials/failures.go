@@ -33,14 +33,14 @@ func (ts *Trials) ForkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, nod
 	e := &outbidv1.ForkFailed{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Kind: f.Kind, Detail: f.Detail, Step: new(max(l.Step, f.Step)), Node: node,
 	}
-	end, inRound := "", t.Part(l) != nil
+	end, inSlot := "", t.Part(l) != nil
 	blame := ts.attribute(s, t, l, e, f.Died)
-	if !inRound { // after fruitless forks the trial runs as one process, whose failures count
+	if !inSlot { // after fruitless forks the trial runs as one process, whose failures count
 		end = ts.gaveUp(s, t, e)
 	}
 	ts.core.Emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: e}})
 	blame()
-	again := goesOn(t, inRound)
+	again := goesOn(t, inSlot)
 	if ts.leave(s, t, l, node, f.Detail); t.Held(l.ID) != nil {
 		ts.RevokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.Detail)
 	}
@@ -49,7 +49,7 @@ func (ts *Trials) ForkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, nod
 			ts.RevokeLease(s, t, o, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "it must run alone on a node")
 		}
 	}
-	ts.tellFailure(s, t, e, end, again, inRound)
+	ts.tellFailure(s, t, e, end, again, inSlot)
 }
 
 // attribute completes the event of a failure with the things it counts against. It returns a function that blames the
@@ -71,7 +71,7 @@ func (ts *Trials) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *o
 		}
 	case died:
 		// Nodes of one fork slot are often lost together, and count once.
-		if e.Losses = t.NodeLosses; t.Part(l) == nil || !t.Round.Lost {
+		if e.Losses = t.NodeLosses; t.Part(l) == nil || !t.Slot.Lost {
 			e.Losses++
 		}
 		e.Suspected = e.Losses >= suspectAfter
@@ -82,7 +82,7 @@ func (ts *Trials) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *o
 }
 
 // tellFailure notes the consequences of a failure for the user, and ends the trial if end says why.
-func (ts *Trials) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed, end, again string, inRound bool) {
+func (ts *Trials) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed, end, again string, inSlot bool) {
 	detail := e.GetDetail()
 	switch {
 	case t.Done():
@@ -100,7 +100,7 @@ func (ts *Trials) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFa
 	case e.GetSuspected():
 		ts.core.Note(s.ID, &t.Number, "warning", "%s: %d nodes in a row were lost while they ran it, so it %s alone on a node",
 			detail, e.GetLosses(), again)
-	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST || inRound:
+	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST || inSlot:
 		ts.core.Note(s.ID, &t.Number, "warning", "%s: it %s", detail, again)
 	default:
 		ts.core.Note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", detail, again, t.Restarts, s.Spec.GetMaxRestarts())
@@ -108,9 +108,9 @@ func (ts *Trials) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFa
 }
 
 // goesOn returns how a trial continues after one of its processes has failed.
-func goesOn(t *state.Trial, inRound bool) string {
+func goesOn(t *state.Trial, inSlot bool) string {
 	switch from := t.From(); {
-	case inRound:
+	case inSlot:
 		return "continues from what its forks saved"
 	case len(t.Leases) > 1:
 		return "continues with its other forks"

@@ -53,7 +53,7 @@ func (ts *Trials) EndLease(s *state.Sweep, t *state.Trial, l *state.Lease, reaso
 	for _, shard := range shards { // their checkpoint can no longer be completed
 		ts.deleteShard(s, t, l, shard)
 	}
-	if t.Round == nil && t.From().GetKey() != t.Probation.GetKey() {
+	if t.Slot == nil && t.From().GetKey() != t.Probation.GetKey() {
 		ts.averages.AcceptAverage(t)
 	}
 	ts.Drop(s, t)
@@ -77,7 +77,7 @@ func (ts *Trials) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, re
 // StartOf returns the checkpoint that a lease's fork starts from. It is the same for all forks of a slot.
 func StartOf(t *state.Trial, l *state.Lease) *outbidv1.Checkpoint {
 	if t.Part(l) != nil {
-		return t.Round.Start
+		return t.Slot.Start
 	}
 	return t.From()
 }

@@ -60,7 +60,7 @@ func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) *outbidv1.Re
 	}
 	r = proto.CloneOf(r)
 	r.ForkStep = r.GetStep()
-	r.Step = t.Round.Reported(l.ID, r.ForkStep).Step()
+	r.Step = t.Slot.Reported(l.ID, r.ForkStep).Step()
 	return r
 }
 

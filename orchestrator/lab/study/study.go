@@ -54,7 +54,7 @@ type Table struct {
 	// folder of the run.
 	Trace       string `yaml:"trace"`
 	Throughputs string `yaml:"throughputs"`
-	// Forks are the costs of rounds of forks: to save, to average, and for each checkpoint that is averaged.
+	// Forks are the costs of fork slots: to save, to average, and for each checkpoint that is averaged.
 	Forks sim.ForkCosts `yaml:"forks"`
 	// Columns are those of the table, or nil for the columns of fairness, for which each app is also simulated alone.
 	// The first is also shown relative to the table's first row, seed by seed.

@@ -26,7 +26,7 @@ type Request struct {
 	Slowdown []float64
 	Mishaps  sim.Mishaps
 	// Mixed allows the devices of a job to be of several types. Forks is the number of processes that may train a job,
-	// under policies that fork jobs, unless the job sets it. ForkCosts are the additional costs of their rounds.
+	// under policies that fork jobs, unless the job sets it. ForkCosts are the additional costs of their fork slots.
 	Mixed     bool
 	Forks     string
 	ForkCosts sim.ForkCosts

@@ -65,7 +65,7 @@ type Lease struct {
 type Why int
 
 // The reasons for the end of a lease: the job was preempted; or it is paused until it wants devices again; or it or its
-// node failed, and it wants other devices; or it restarts, because its gang has a later target or its round of forks is
+// node failed, and it wants other devices; or it restarts, because its gang has a later target or its fork slot is
 // over.
 const (
 	Preempted Why = iota

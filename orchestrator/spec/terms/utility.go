@@ -42,6 +42,8 @@ func (u *Utility) Value(seconds float64) float64 {
 }
 
 // UtilityOf reads a utility, or returns nil for nil. An error names the field.
+//
+// 1.0.0-rc.1 has the older names priority and target in its API and its SDK, so they stay.
 func UtilityOf(u *outbidv1.Utility) (*Utility, error) {
 	if u == nil {
 		return nil, nil //nolint:nilnil // the utility is not set

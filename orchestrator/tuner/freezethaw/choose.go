@@ -2,10 +2,8 @@ package freezethaw
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -58,23 +56,10 @@ func (z *freeze) currentView() *view {
 	return z.view
 }
 
-// curves returns the known costs of all trials: live trials first, by number.
-func (z *freeze) curves() []population.Curve {
-	var curves []population.Curve
-	for _, t := range slices.Sorted(maps.Keys(z.live)) {
-		w := z.live[t]
-		curves = append(curves, population.Curve{X: w.X, Costs: w.Costs})
-	}
-	for _, w := range z.Past {
-		curves = append(curves, population.Curve{X: w.X, Costs: w.Costs})
-	}
-	return curves
-}
-
 // forecastAll forecasts all trials. It tries this many new scales of the model first. The forecast uses the scale that
 // was learned, so it depends only on the state in a snapshot.
 func (z *freeze) forecastAll(tries int) *view {
-	curves := z.curves()
+	curves := z.curves(z.live)
 	v := &view{paths: map[tuner.Trial]population.Outlook{}}
 	for _, c := range curves {
 		if len(c.Costs) > 0 {
@@ -89,7 +74,7 @@ func (z *freeze) forecastAll(tries int) *view {
 		Random: rand.New(rand.NewPCG(z.Configs.Root, scaleStream+uint64(z.Seen))),
 	})
 	z.Scale = v.model.Scale(z.Scale)
-	for i, t := range slices.Sorted(maps.Keys(z.live)) {
+	for i, t := range z.live.numbers() {
 		v.paths[t] = v.model.Of(i)
 	}
 	return v
@@ -116,7 +101,7 @@ func (z *freeze) judge(w *frozen) {
 		z.Pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", english.Plural(warmupTrials, "trial", "")))
 		return
 	}
-	if z.isKeptDue() && (z.isYoung(w) || z.keepable(z.index(w.Trial))) {
+	if z.isKeptDue() && (z.isYoung(w) || z.keepable(z.live.index(w.Trial))) {
 		z.Train(w.Trial, z.next(w.Step), at+z.assignKept(w)+"; "+says)
 		return
 	}
@@ -145,7 +130,7 @@ func (z *freeze) dropWorstWaiting() {
 	}
 	var least *frozen
 	lowest := math.Inf(1)
-	for _, t := range slices.Sorted(maps.Keys(z.live)) {
+	for _, t := range z.live.numbers() {
 		if z.Trials[t].Phase != engine.Paused {
 			continue
 		}
@@ -163,7 +148,7 @@ func (z *freeze) dropWorstWaiting() {
 func (z *freeze) describe(w *frozen) string {
 	v := z.currentView()
 	p := v.paths[w.Trial]
-	place, of := v.model.Standing(z.index(w.Trial))
+	place, of := v.model.Standing(z.live.index(w.Trial))
 	says := fmt.Sprintf("number %d of %d by %s; expected to end among the best %.0f %%, from %.0f to %.0f at 90 %%",
 		place, of, z.MetricName(), best(p.Mean), best(p.Mean+1.645*p.Spread), best(p.Mean-1.645*p.Spread))
 	if v.ends > 0 {
@@ -175,15 +160,9 @@ func (z *freeze) describe(w *frozen) string {
 // best returns the percentage of all configurations that end above a place.
 func best(place float64) float64 { return max(50*math.Erfc(place/math.Sqrt2), 1) }
 
-// index returns the position of a trial among the live trials.
-func (z *freeze) index(t tuner.Trial) int {
-	i, _ := slices.BinarySearch(slices.Sorted(maps.Keys(z.live)), t)
-	return i
-}
-
 // waiting returns the waiting trial whose steps are worth most, and their worth, or nil if no trial waits.
 func (z *freeze) waiting() (most *frozen, worth float64) {
-	for _, t := range slices.Sorted(maps.Keys(z.live)) {
+	for _, t := range z.live.numbers() {
 		if z.Trials[t].Phase != engine.Paused {
 			continue
 		}

@@ -31,51 +31,12 @@ type freeze struct {
 	*singlestage.Rules
 	state
 	// live holds the trials that have not ended.
-	live map[tuner.Trial]*frozen
+	live liveTrials
 	// running is the number of trials that should be on a device.
 	running int
 	// view is the current forecast of all trials, or nil if it must be recomputed.
 	view    *view
 	gittins *population.GittinsIndex
-}
-
-// state is the part of a snapshot besides the trials.
-type state struct {
-	// Looks are the steps after which trials are judged; the last one is the end.
-	Looks []int64
-	// Live are the trials that have not ended, by number. Past are the most recent trials that ended.
-	Live, Past []frozen
-	// Scale is what was learned of configurations, Beliefs how well ranks were found to predict.
-	Scale   population.Scale
-	Beliefs population.Beliefs
-	// Best is the trial with the best cost seen, if Seen is above 0.
-	Best rank.Entry
-	Seen int
-	// Reaches is the number of looks that trials reached, over all trials.
-	Reaches int
-	Ended   int
-	Worked  int64
-	// Spent is the number of steps that all trials trained, Given the number of steps assigned to kept trials.
-	Spent, Given int64
-	// Done is the step where trials completed before an extension.
-	Done int64
-	Flat singlestage.State
-}
-
-// A frozen is the state of a trial.
-type frozen struct {
-	Trial tuner.Trial
-	// X is its configuration in the unit cube, or nil if the model does not learn from it.
-	X []float64
-	// Costs are the costs at the looks that it reached, NaN where none was known.
-	Costs []float64
-	// Newest is the newest metric if Heard is set. Lost is set if it was NaN.
-	Newest      float64
-	Heard, Lost bool
-	// Step is the step of the last look.
-	Step int64
-	// Kept is set if the trial is trained to the end regardless of its forecast.
-	Kept bool
 }
 
 const (
@@ -100,7 +61,7 @@ func Kind() *engine.Kind {
 }
 
 func newFreeze(c *engine.Core) (*freeze, error) {
-	z := &freeze{Rules: singlestage.NewSampled(c), live: map[tuner.Trial]*frozen{}}
+	z := &freeze{Rules: singlestage.NewSampled(c), live: liveTrials{}}
 	first := z.settings().GetMinSteps()
 	if first == 0 {
 		part := setting.Part(z.settings().ProtoReflect(), "min_steps")
@@ -175,7 +136,7 @@ func (z *freeze) Reached(e tuner.Reached) error {
 	z.recordCosts(w, e.Step)
 	z.view = nil
 	if z.Reaches++; z.Reaches%beliefsEvery == 0 {
-		z.Beliefs = population.Believe(z.curves(), z.gittins)
+		z.Beliefs = population.Believe(z.curves(z.live), z.gittins)
 	}
 	if z.modelled() && !w.Lost && e.Step < z.Steps {
 		z.view = z.forecastAll(scaleTries)
@@ -183,7 +144,7 @@ func (z *freeze) Reached(e tuner.Reached) error {
 	switch {
 	case e.Step >= z.Steps:
 		z.stop(w, true, fmt.Sprintf("trained for all its %s", english.Plural(int(e.Step), "step", "")))
-		z.Beliefs = population.Believe(z.curves(), z.gittins)
+		z.Beliefs = population.Believe(z.curves(z.live), z.gittins)
 	case w.Lost:
 		z.stop(w, false, fmt.Sprintf("step %d: %s is not a finite number", e.Step, z.MetricName()))
 	default:
@@ -224,14 +185,9 @@ func (z *freeze) moveToPast(w *frozen, ran bool, worked int64) {
 	if ran {
 		z.running--
 	}
-	z.Ended++
-	z.Worked = saturate.Plus(z.Worked, max(0, worked))
 	delete(z.live, w.Trial)
 	z.view = nil
-	if len(z.Past) >= maxPast {
-		z.Past = z.Past[len(z.Past)-maxPast+1:]
-	}
-	z.Past = append(z.Past, *w)
+	z.addPast(w, worked)
 }
 
 func (z *freeze) HandleExit(e tuner.Exited, before engine.Phase) {
@@ -256,31 +212,12 @@ func (z *freeze) Extend(old tuner.Settings) error {
 	}
 	z.Looks = append(z.Looks, looksUp(int64(math.Ceil(float64(before)*math.Sqrt2)), z.Steps)...)
 	for _, t := range z.Resume[resumed:] {
-		z.live[t] = z.restoreEnded(t, before)
-		z.Ended--
-		z.Worked = max(0, z.Worked-before)
+		z.live[t] = z.takePast(t, before)
 	}
 	z.Done = before
 	z.gittins = population.NewGittinsIndex(z.Looks)
-	z.Beliefs = population.Believe(z.curves(), z.gittins)
+	z.Beliefs = population.Believe(z.curves(z.live), z.gittins)
 	return nil
-}
-
-// restoreEnded returns the state of a trial that completed.
-func (z *freeze) restoreEnded(t tuner.Trial, step int64) *frozen {
-	for i, w := range z.Past {
-		if w.Trial == t {
-			z.Past = append(z.Past[:i:i], z.Past[i+1:]...)
-			return &w
-		}
-	}
-	w := &frozen{Trial: t, Step: step}
-	for _, look := range z.Looks {
-		if look <= step {
-			w.Costs = append(w.Costs, math.NaN())
-		}
-	}
-	return w
 }
 
 // Outlook errs on the long side, like that of performance_curve.

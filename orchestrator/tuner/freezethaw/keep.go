@@ -2,9 +2,7 @@ package freezethaw
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -28,11 +26,6 @@ const (
 	worstKept, keptFrom = 1.0 / 3, 0.06
 )
 
-// keptShare returns the part of all steps that kept trials get.
-func (z *freeze) keptShare() float64 {
-	return max(leastKept, doubtKept*min(1, 2*(1-z.Beliefs.Trust())))
-}
-
 // isKeptDue reports whether kept trials are due more steps. The first trial is always due; after that, none is until it
 // is known how much trials differ.
 func (z *freeze) isKeptDue() bool {
@@ -53,7 +46,7 @@ func (z *freeze) keepable(index int) bool {
 // otherwise the oldest one that is still young, or nil if neither exists.
 func (z *freeze) nextKept() *frozen {
 	var young *frozen
-	for i, t := range slices.Sorted(maps.Keys(z.live)) {
+	for i, t := range z.live.numbers() {
 		w := z.live[t]
 		switch {
 		case z.Trials[t].Phase != engine.Paused:
@@ -76,9 +69,4 @@ func (z *freeze) assignKept(w *frozen) string {
 	w.Kept = true
 	z.Given = saturate.Plus(z.Given, z.Steps-w.Step)
 	return z.keptReason()
-}
-
-// keptReason explains why a trial is kept.
-func (z *freeze) keptReason() string {
-	return fmt.Sprintf("kept, one of the %.0f %% of steps that go to trials that are trained to the end whatever is said of them", 100*z.keptShare())
 }

@@ -1,7 +1,6 @@
 package freezethaw
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,7 +9,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
-	"github.com/outbid-dev/outbid/orchestrator/tuner/rank"
 )
 
 // choose returns the configuration of the next new trial and the reason, or nil if it is to be drawn. The choice
@@ -21,7 +19,7 @@ func (z *freeze) choose() (chosen tuner.Config, x []float64, why string) {
 	if !z.modelled() || v.seen < leastSeen || len(z.Trials) < len(z.Configs.Points) || rng.Float64() > chosenShare*z.Beliefs.Trust() {
 		return nil, nil, ""
 	}
-	tried := z.tried()
+	tried := z.tried(z.live)
 	most := -1.0
 	for _, u := range z.pool(rng) {
 		config := z.Configs.Space.At(u)
@@ -39,19 +37,6 @@ func (z *freeze) choose() (chosen tuner.Config, x []float64, why string) {
 	return chosen, x, fmt.Sprintf("of %s the one with the best chance, %.2g, to end among the best", english.Plural(drawnPool+nearPool, "draw", ""), most)
 }
 
-// tried returns the coordinates of all configurations that the model learns from. Training one again would teach it
-// nothing.
-func (z *freeze) tried() map[string]bool {
-	tried := map[string]bool{}
-	for _, w := range z.live {
-		tried[spot(w.X)] = true
-	}
-	for i := range z.Past {
-		tried[spot(z.Past[i].X)] = true
-	}
-	return tried
-}
-
 // spot returns a key for coordinates that is robust against rounding in the conversion from values and back.
 func spot(x []float64) string { return fmt.Sprintf("%.6f", x) }
 
@@ -66,7 +51,7 @@ func (z *freeze) pool(rng *rand.Rand) [][]float64 {
 		}
 		pool = append(pool, u)
 	}
-	best := z.leaders()
+	best := z.leaders(z.live)
 	for i := 0; i < nearPool && len(best) > 0; i++ {
 		u := slices.Clone(best[i%len(best)])
 		for j := range u {
@@ -80,31 +65,4 @@ func (z *freeze) pool(rng *rand.Rand) [][]float64 {
 		pool = append(pool, u)
 	}
 	return pool
-}
-
-// leaders returns the configurations of the trials with the best newest costs.
-func (z *freeze) leaders() [][]float64 {
-	const most = 4
-	type leader struct {
-		rank.Entry
-		x []float64
-	}
-	var all []leader
-	add := func(w *frozen) {
-		if n := len(w.Costs); n > 0 && w.X != nil && !math.IsNaN(w.Costs[n-1]) {
-			all = append(all, leader{rank.Entry{Cost: w.Costs[n-1], Trial: w.Trial}, w.X})
-		}
-	}
-	for _, w := range z.live {
-		add(w)
-	}
-	for i := range z.Past {
-		add(&z.Past[i])
-	}
-	slices.SortFunc(all, func(a, b leader) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Trial, b.Trial)) })
-	var xs [][]float64
-	for _, l := range all[:min(most, len(all))] {
-		xs = append(xs, l.x)
-	}
-	return xs
 }

@@ -27,7 +27,7 @@ from outbid._display.layout import (
     trials_text,
     winner_text,
 )
-from outbid._results.model import SweepInfo, TrialResult, Update, best_of
+from outbid._results.model import SweepInfo, TrialResult, Update
 
 _LINE_SECONDS = 5.0
 _PAGE_SECONDS = 0.5
@@ -121,7 +121,7 @@ class TerminalDisplay:
         trials = list(trials)
         self._draw(sweep, trials, 0.0, last=True)
         self._live.stop()
-        if winner := winner_text(sweep, trials):
+        if winner := winner_text(sweep):
             self._live.console.print(Text(winner, style="bold"), soft_wrap=True)
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class LineDisplay:
             print(f"{sweep.id}: {line}", flush=True)
         reason = f" ({sweep.reason})" if sweep.reason else ""
         took = duration(elapsed(sweep, _now()))
-        winner = winner_text(sweep, trials) or best_text(sweep, trials)
+        winner = winner_text(sweep) or best_text(sweep)
         print(f"{sweep.id}: {sweep.state}{reason} after {took}{seed_text(sweep)}", flush=True)
         print(f"{sweep.id}: {winner}", flush=True)
 
@@ -244,7 +244,7 @@ def html_of(
     esc = html.escape
     trials = list(trials)
     shown = telling(sweep, trials)
-    best = best_of(sweep, shown)
+    best = sweep.best
     head, rows = page_table(sweep, shown)
     bold = next((row for row, t in enumerate(shown) if best and t.number == best.number), None)
     table = html_table.table(head, rows, bold=bold) if rows else ""
@@ -258,7 +258,7 @@ def html_of(
     done = share(sweep)
     bar = f'<progress value="{done:.3f}" max="1"></progress> ' if done is not None else ""
     first, *others = map(esc, _parts(sweep, rate, trials))
-    if sweep.over and (winner := winner_text(sweep, trials)):
+    if sweep.over and (winner := winner_text(sweep)):
         table += f"<p><b>{esc(winner)}</b></p>"
     name = f"<b>{esc(sweep.id)}</b>"
     if page:
@@ -283,7 +283,7 @@ def _parts(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult]) -> list
         f"{sweep.state}{reason}, {duration(elapsed(sweep, _now()))}{seed_text(sweep)}{memory_text(sweep)}",
         f"trials: {trials_text(sweep)}",
         f"steps: {steps_text(sweep, rate)}",
-        f"best: {best_text(sweep, trials)}",
+        f"best: {best_text(sweep)}",
         *([f"{'devices' if 'held' in held else 'shared'}: {held}"] if (held := held_text(sweep, trials)) else []),
     ]
     if sweep.waiting and not sweep.over:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from outbid._results.model import ENDED_TRIAL, SweepInfo, TrialResult, best_of, flatten, visible
+from outbid._results.model import ENDED_TRIAL, SweepInfo, TrialResult, flatten, visible
 from outbid._search.objectives import front
 
 _SHOWN = 10  # trials in a table
@@ -53,7 +53,7 @@ def lay_out(
         (head, "bold"),
         (f"trials  {trials_text(sweep)}", ""),
         (f"steps   {steps_text(sweep, rate, width=width - len('steps   '))}", ""),
-        (f"best    {best_text(sweep, trials)}", ""),
+        (f"best    {best_text(sweep)}", ""),
     ]
     if held := held_text(sweep, trials):
         lines.append((f"devices {held}" if "held" in held else f"shared  {held}", ""))
@@ -72,7 +72,7 @@ def table(sweep: SweepInfo, trials: Iterable[TrialResult], width: int) -> list[L
     Parameters that differ have columns as long as there is room, the others share the last one.
     """
     shown = telling(sweep, trials)
-    best = best_of(sweep, shown)
+    best = sweep.best
     columns = trial_columns(sweep, shown)
     if width >= _BAR_FROM:
         columns.insert(3, ("", "<", [bar(t.step / t.until_step, 12) if t.until_step else "" for t in shown]))
@@ -167,7 +167,7 @@ def telling(sweep: SweepInfo, trials: Iterable[TrialResult]) -> list[TrialResult
 
 def _ranked(sweep: SweepInfo, trials: list[TrialResult]) -> list[TrialResult]:
     """Return the trials that have a value, the best first; of several objectives, the Pareto front first."""
-    best, sign = best_of(sweep, trials), 1 if sweep.mode == "min" else -1
+    best, sign = sweep.best, 1 if sweep.mode == "min" else -1
     valued = [(t.metric, t) for t in trials if t.metric is not None and math.isfinite(t.metric)]
     first = {best.number} if best else set()
     if len(sweep.objectives) > 1 and len(trials) <= _RANKED:
@@ -200,9 +200,9 @@ def steps_text(sweep: SweepInfo, rate: float, *, width: int = 0) -> str:
     return f"{bar(done, room)} {text}" if done is not None and room >= _LEAST_BAR else text
 
 
-def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
+def best_text(sweep: SweepInfo) -> str:
     """Return the best value and its trial."""
-    best = best_of(sweep, trials)
+    best = sweep.best
     if best is None:
         return f"no trial reported {sweep.metric}" if sweep.over else f"no {sweep.metric} yet"
     others = "".join(f", {metric} {value_text(best.metrics[metric])}" for metric in _others(sweep, best))
@@ -214,9 +214,9 @@ def _others(sweep: SweepInfo, trial: TrialResult) -> list[str]:
     return [metric for metric, _ in sweep.objectives[1:] if metric in trial.metrics]
 
 
-def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
+def winner_text(sweep: SweepInfo) -> str:
     """Return the best value and its configuration in one line; "" if no trial reported the metric."""
-    best = best_of(sweep, trials)
+    best = sweep.best
     if best is None or best.metric is None:
         return ""
     config = " ".join(repr(visible(best.config)).split())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -351,15 +350,6 @@ class Update:
     sweep: SweepInfo
     trials: tuple[TrialResult, ...]
     reports: tuple[Report, ...]
-
-
-def best_of(sweep: SweepInfo, trials: Iterable[TrialResult]) -> TrialResult | None:
-    """Return the best trial: the server's choice, or the best finite value if an older server chose NaN or infinity."""
-    if sweep.best is None or (sweep.best.metric is not None and math.isfinite(sweep.best.metric)):
-        return sweep.best
-    sign = 1 if sweep.mode == "min" else -1
-    finite = [(sign * t.metric, t.number, t) for t in trials if t.metric is not None and math.isfinite(t.metric)]
-    return min(finite)[2] if finite else None
 
 
 def visible(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from outbid._client.connection import Connection
 from outbid._core.errors import MissingExtraError, NoResultError
 from outbid._display.plots import Plots
 from outbid._results import model
-from outbid._results.model import best_of
 from outbid._search.objectives import front
 from outbid.v1 import sweep_pb2
 
@@ -32,7 +31,7 @@ class Result:
         """Every trial, by number."""
 
     def __repr__(self) -> str:
-        best = best_of(self.sweep, self.trials)
+        best = self.sweep.best
         value = f", best {self.sweep.metric} {best.metric:.6g}" if best and best.metric is not None else ""
         return f"<outbid.Result of {self.sweep.id}: {self.sweep.state}, {len(self.trials)} trials{value}>"
 
@@ -52,7 +51,7 @@ class Result:
 
         Raises NoResultError if no trial has reported the metric, with the reason if the server knows it.
         """
-        best = best_of(self.sweep, self.trials)
+        best = self.sweep.best
         if best is None:
             raise NoResultError(f"no trial of {self.sweep.id} has reported {self.sweep.metric!r}{self._why()}")
         return next((t for t in self.trials if t.number == best.number), best)

@@ -66,7 +66,7 @@ class Run:
     """The digests of the trainable and the space; "" if they are unknown."""
 
     begun: bytes = b""
-    """A pickled Begun; empty in experiments of earlier versions."""
+    """A pickled Begun."""
     time: RunningTime = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,8 +106,7 @@ class Run:
         work: Any = function_pickle.load(kept["plan"])
         plan = replace(work._plan, folder=str(folder))
         run = Run(plan, kept["sweep"], kept["url"], tune=kept.get("tune"), config=kept.get("config"))
-        run.later, run.begun = kept.get("later", []), kept.get("begun", b"")
-        run.saved_digests = kept.get("digests", ("", ""))
+        run.later, run.begun, run.saved_digests = kept["later"], kept["begun"], kept["digests"]
         if run.config is not None and "callbacks" in kept:
             with contextlib.suppress(Exception):  # modules that they need may be gone
                 run.config.callbacks = pickle.loads(kept["callbacks"])

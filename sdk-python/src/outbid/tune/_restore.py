@@ -178,8 +178,6 @@ class Restored:
 
         Points that were not tried yet are drawn from the current space.
         """
-        if not made.begun:  # from an earlier version
-            return Begun([], 0, None, FIFOScheduler(), None, int(self.tune.max_concurrent_trials or 0))
         begun: Begun = pickle.loads(made.begun)
         if begun.searcher is None and made.plan.earlier is not None:
             first, count = max(made.infos, default=-1) + 1, len(begun.points)

@@ -49,7 +49,7 @@ func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 			}
 		}
 	}
-	want := population.Believe(z.curves(), z.gittins)
+	want := population.Believe(z.curves(z.live), z.gittins)
 	z.Beliefs = population.Beliefs{Weights: []float64{0.5, 0.5}}
 	snapshot, err := made.Snapshot()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Round is a fork slot of a trial. It is immutable: changes return a new one.
-type Round struct {
+// Slot is a fork slot of a trial. It is immutable: changes return a new one.
+type Slot struct {
 	// From is the step of Start, from which every fork starts. Start is nil if they start from the beginning.
 	From  int64
 	Start *outbidv1.Checkpoint
@@ -51,64 +51,64 @@ type Part struct {
 }
 
 // Steps returns the steps of this slot in the part's checkpoint, which count once the slot is over.
-func (r *Round) Steps(p *Part) int64 {
+func (s *Slot) Steps(p *Part) int64 {
 	if p.Saved == nil {
 		return 0
 	}
-	return max(0, p.Saved.GetStep()-r.From)
+	return max(0, p.Saved.GetStep()-s.From)
 }
 
 // Begin returns a slot without forks.
-func Begin(start *outbidv1.Checkpoint, forks int32, ends time.Time) *Round {
-	return &Round{From: start.GetStep(), Start: start, Forks: forks, Ends: ends}
+func Begin(start *outbidv1.Checkpoint, forks int32, ends time.Time) *Slot {
+	return &Slot{From: start.GetStep(), Start: start, Forks: forks, Ends: ends}
 }
 
 // Join adds a fork.
-func (r *Round) Join(lease uint64, share int64) *Round {
-	next := r.clone()
+func (s *Slot) Join(lease uint64, share int64) *Slot {
+	next := s.clone()
 	next.Parts = append(next.Parts, Part{Lease: lease, Share: share})
 	return next
 }
 
 // Placed sets where a fork trains, and the rate from which its share was computed.
-func (r *Round) Placed(lease uint64, places []*outbidv1.TrialPlace, forecast float64) *Round {
-	return r.with(lease, func(p *Part) { p.Places, p.Forecast = places, forecast })
+func (s *Slot) Placed(lease uint64, places []*outbidv1.TrialPlace, forecast float64) *Slot {
+	return s.with(lease, func(p *Part) { p.Places, p.Forecast = places, forecast })
 }
 
 // Part returns the part of a lease and its index, or nil and -1.
-func (r *Round) Part(lease uint64) (*Part, int) {
-	if r == nil {
+func (s *Slot) Part(lease uint64) (*Part, int) {
+	if s == nil {
 		return nil, -1
 	}
-	i := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Lease == lease })
+	i := slices.IndexFunc(s.Parts, func(p Part) bool { return p.Lease == lease })
 	if i < 0 {
 		return nil, -1
 	}
-	return &r.Parts[i], i
+	return &s.Parts[i], i
 }
 
 // Until returns a fork's target step.
-func (r *Round) Until(lease uint64) int64 {
-	p, _ := r.Part(lease)
+func (s *Slot) Until(lease uint64) int64 {
+	p, _ := s.Part(lease)
 	if p == nil {
-		return r.From
+		return s.From
 	}
-	return r.From + p.Share
+	return s.From + p.Share
 }
 
 // Reported sets a fork's step by its own count. It may go back if the fork restarted.
-func (r *Round) Reported(lease uint64, step int64) *Round {
-	return r.with(lease, func(p *Part) { p.Done = max(0, step-r.From) })
+func (s *Slot) Reported(lease uint64, step int64) *Slot {
+	return s.with(lease, func(p *Part) { p.Done = max(0, step-s.From) })
 }
 
 // Measured sets how fast a fork trains, in steps per second.
-func (r *Round) Measured(lease uint64, rate float64) *Round {
-	return r.with(lease, func(p *Part) { p.Rate = rate })
+func (s *Slot) Measured(lease uint64, rate float64) *Slot {
+	return s.with(lease, func(p *Part) { p.Rate = rate })
 }
 
 // Saved sets a fork's checkpoint, unless the fork has a newer one.
-func (r *Round) Saved(lease uint64, c *outbidv1.Checkpoint) *Round {
-	return r.with(lease, func(p *Part) {
+func (s *Slot) Saved(lease uint64, c *outbidv1.Checkpoint) *Slot {
+	return s.with(lease, func(p *Part) {
 		if p.Saved == nil || c.GetStep() >= p.Saved.GetStep() {
 			p.Saved = c
 		}
@@ -116,35 +116,35 @@ func (r *Round) Saved(lease uint64, c *outbidv1.Checkpoint) *Round {
 }
 
 // Ended records that a fork's lease has ended. Steps that it has not saved are lost.
-func (r *Round) Ended(lease uint64) *Round {
-	return r.with(lease, func(p *Part) { p.Over, p.Done = true, r.Steps(p) })
+func (s *Slot) Ended(lease uint64) *Slot {
+	return s.with(lease, func(p *Part) { p.Over, p.Done = true, s.Steps(p) })
 }
 
 // Ordered records that a boot of a node was ordered to average.
-func (r *Round) Ordered(attempt int32, node, boot string) *Round {
-	next := r.clone()
+func (s *Slot) Ordered(attempt int32, node, boot string) *Slot {
+	next := s.clone()
 	next.Attempt, next.Node, next.Boot = attempt, node, boot
 	return next
 }
 
 // LostNode records that a fork's node was lost.
-func (r *Round) LostNode() *Round {
-	next := r.clone()
+func (s *Slot) LostNode() *Slot {
+	next := s.clone()
 	next.Lost = true
 	return next
 }
 
 // Voided records that the trial continues from another checkpoint.
-func (r *Round) Voided() *Round {
-	next := r.clone()
+func (s *Slot) Voided() *Slot {
+	next := s.clone()
 	next.Void = true
 	return next
 }
 
 // Dropped records that the checkpoint from which all forks started was dropped: their steps and checkpoints no longer
 // count.
-func (r *Round) Dropped() *Round {
-	next := r.Voided()
+func (s *Slot) Dropped() *Slot {
+	next := s.Voided()
 	for i := range next.Parts {
 		next.Parts[i].Done, next.Parts[i].Saved = 0, nil
 	}
@@ -152,65 +152,65 @@ func (r *Round) Dropped() *Round {
 }
 
 // Step returns the trial's step from the reports of its forks: the start of the slot, and the steps of each since.
-func (r *Round) Step() int64 {
-	step := r.From
-	for i := range r.Parts {
-		step += r.Parts[i].Done
+func (s *Slot) Step() int64 {
+	step := s.From
+	for i := range s.Parts {
+		step += s.Parts[i].Done
 	}
 	return step
 }
 
 // Counts returns the trial's step from the checkpoints of its forks, which is the result of the slot.
-func (r *Round) Counts() int64 {
-	step := r.From
-	for i := range r.Parts {
-		step += r.Steps(&r.Parts[i])
+func (s *Slot) Counts() int64 {
+	step := s.From
+	for i := range s.Parts {
+		step += s.Steps(&s.Parts[i])
 	}
 	return step
 }
 
 // Rate returns the total rate of all forks that are training, in steps per second.
-func (r *Round) Rate() (sum float64) {
-	for i := range r.Parts {
-		if !r.Parts[i].Over {
-			sum += r.Parts[i].Rate
+func (s *Slot) Rate() (sum float64) {
+	for i := range s.Parts {
+		if !s.Parts[i].Over {
+			sum += s.Parts[i].Rate
 		}
 	}
 	return sum
 }
 
 // Overdue reports whether the slot's time is over.
-func (r *Round) Overdue(now time.Time) bool { return !r.Ends.IsZero() && !now.Before(r.Ends) }
+func (s *Slot) Overdue(now time.Time) bool { return !s.Ends.IsZero() && !now.Before(s.Ends) }
 
 // Sources returns the forks that saved steps, those with the most steps first. Their checkpoints are averaged,
 // weighted by steps.
-func (r *Round) Sources() []Part {
+func (s *Slot) Sources() []Part {
 	var parts []Part
-	for i := range r.Parts {
-		if !r.Void && r.Steps(&r.Parts[i]) > 0 {
-			parts = append(parts, r.Parts[i])
+	for i := range s.Parts {
+		if !s.Void && s.Steps(&s.Parts[i]) > 0 {
+			parts = append(parts, s.Parts[i])
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b Part) int { return int(r.Steps(&b) - r.Steps(&a)) })
+	slices.SortStableFunc(parts, func(a, b Part) int { return int(s.Steps(&b) - s.Steps(&a)) })
 	return parts
 }
 
 // Over reports whether the lease of every fork has ended.
-func (r *Round) Over() bool {
-	return !slices.ContainsFunc(r.Parts, func(p Part) bool { return !p.Over })
+func (s *Slot) Over() bool {
+	return !slices.ContainsFunc(s.Parts, func(p Part) bool { return !p.Over })
 }
 
-func (r *Round) clone() *Round {
-	next := *r
-	next.Parts = slices.Clone(r.Parts)
+func (s *Slot) clone() *Slot {
+	next := *s
+	next.Parts = slices.Clone(s.Parts)
 	return &next
 }
 
-func (r *Round) with(lease uint64, change func(*Part)) *Round {
-	if _, i := r.Part(lease); i >= 0 {
-		next := r.clone()
+func (s *Slot) with(lease uint64, change func(*Part)) *Slot {
+	if _, i := s.Part(lease); i >= 0 {
+		next := s.clone()
 		change(&next.Parts[i])
 		return next
 	}
-	return r
+	return s
 }

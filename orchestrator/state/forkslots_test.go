@@ -44,8 +44,8 @@ func forksEnded(step int64, key string, steps map[uint64]int64) *event {
 	return &event{Kind: &outbidv1.Event_ForksEnded{ForksEnded: e}}
 }
 
-// round returns a trial whose two forks have shares of six and four steps from step 2 on.
-func round(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
+// slotted returns a trial whose two forks have shares of six and four steps from step 2 on.
+func slotted(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
 	t.Helper()
 	st := state.New()
 	apply(t, st, submitted(spec(1)), joined(4), created(0), targeted(0, 20), granted(0, 1, 3), began(1, 0), said(1, 1, 2, .9),
@@ -57,9 +57,9 @@ func round(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
 
 // The steps of forks add up to those of the trial. Steps that a fork has not saved when its lease ends are
 // subtracted. The trial continues from the average.
-func TestARoundOfForks(t *testing.T) {
+func TestAForkSlot(t *testing.T) {
 	t.Parallel()
-	st, s, tr := round(t)
+	st, s, tr := slotted(t)
 	if a, b := tr.Held(2), tr.Held(3); tr.Until(a) != 8 || tr.Until(b) != 6 || a.Step != 2 || tr.Step != 2 || !slices.Equal(s.Forked, []int32{0}) {
 		t.Fatalf("they train until %d and %d from %d; the trial is at %d; forked: %v", tr.Until(a), tr.Until(b), a.Step, tr.Step, s.Forked)
 	}
@@ -79,14 +79,14 @@ func TestARoundOfForks(t *testing.T) {
 	}
 	for _, key := range []string{"start", "a", "b"} {
 		if !kept(key) {
-			t.Errorf("%s may be dropped while the round needs it", key)
+			t.Errorf("%s may be dropped while the fork slot needs it", key)
 		}
 	}
 	apply(t, st, leaseEnded(0, 2), savedUnder(2, "late", 6), leaseEnded(0, 3))
 	if tr.Step != 2+3+1 || !tr.Consolidating() {
 		t.Errorf("after the forks it is at %d; consolidating: %t", tr.Step, tr.Consolidating())
 	}
-	if part := tr.Round.Parts[0]; part.Saved.GetKey() != "a" || part.Forecast != .6 || len(part.Places) != 1 {
+	if part := tr.Slot.Parts[0]; part.Saved.GetKey() != "a" || part.Forecast != .6 || len(part.Places) != 1 {
 		t.Errorf("what came after the lease counts: %+v", part)
 	}
 	apply(t, st, ordered(1))
@@ -94,12 +94,12 @@ func TestARoundOfForks(t *testing.T) {
 		t.Errorf("it is seen as %v", v)
 	}
 	apply(t, st, forksEnded(6, "avg", map[uint64]int64{2: 3, 3: 1}))
-	if tr.From().GetKey() != "avg" || tr.Step != 6 || tr.Round != nil || len(s.Forked) != 0 || len(st.Forked()) != 0 {
+	if tr.From().GetKey() != "avg" || tr.Step != 6 || tr.Slot != nil || len(s.Forked) != 0 || len(st.Forked()) != 0 {
 		t.Errorf("it goes on from %v at %d; forked: %v", tr.From(), tr.Step, s.Forked)
 	}
 	m := tr.Merges[0]
 	if m.GetRound() != 1 || m.GetAveragedOn() != "n" || m.GetForks()[0].GetCounted() != 3 || m.GetForks()[1].GetCounted() != 1 || m.GetStep() != 6 {
-		t.Errorf("the round is kept as %v", m)
+		t.Errorf("the fork slot is kept as %v", m)
 	}
 	// A trial that makes progress as one process may be forked again; a trial that only restarts may not.
 	apply(t, st, granted(0, 4, 0), began(4, 6))
@@ -111,10 +111,10 @@ func TestARoundOfForks(t *testing.T) {
 		t.Error("it may not be forked again although it got further")
 	}
 	for name, broken := range map[string]*event{
-		"an order without a round":  ordered(2),
-		"an end without a round":    forksEnded(9, "", nil),
-		"a share without a round":   shared(5, 1, 3),
-		"a fork that has no leader": forksEnded(9, "x", map[uint64]int64{1: 1}),
+		"an order without a fork slot": ordered(2),
+		"an end without a fork slot":   forksEnded(9, "", nil),
+		"a share without a fork slot":  shared(5, 1, 3),
+		"a fork that has no leader":    forksEnded(9, "x", map[uint64]int64{1: 1}),
 	} {
 		if err := st.Apply(at(), broken); !errors.Is(err, state.ErrBroken) {
 			t.Errorf("%s: %v", name, err)
@@ -122,16 +122,16 @@ func TestARoundOfForks(t *testing.T) {
 	}
 }
 
-func TestRoundsThatCannotBe(t *testing.T) {
+func TestForkSlotsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]*event{
-		"a round within a round":      forksBegan(nil, 2),
+		"a fork slot within another":  forksBegan(nil, 2),
 		"a fork without a share":      shared(4, 2, 0),
 		"a share of less than a step": shared(4, 2, -1),
 		"consolidated while it runs":  ordered(1),
 		"ended while it runs":         forksEnded(3, "avg", nil),
 	} {
-		st, _, _ := round(t)
+		st, _, _ := slotted(t)
 		if err := st.Apply(at(), tc); !errors.Is(err, state.ErrBroken) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -140,9 +140,9 @@ func TestRoundsThatCannotBe(t *testing.T) {
 
 // The newest fork slots of a trial are kept. A slot with one fork was not averaged; a slot without a saved step
 // leaves the trial where it was.
-func TestRoundsThatAreKept(t *testing.T) {
+func TestForkSlotsThatAreKept(t *testing.T) {
 	t.Parallel()
-	st, _, tr := round(t)
+	st, _, tr := slotted(t)
 	apply(t, st, leaseEnded(0, 2), leaseEnded(0, 3), forksEnded(2, "", nil))
 	if tr.From().GetKey() != "start" || tr.Step != 2 || tr.Merges[0].GetAveragedOn() != "" || tr.Merges[0].GetForks()[0].GetCounted() != 0 {
 		t.Errorf("it goes on from %v at %d: %v", tr.From(), tr.Step, tr.Merges)
@@ -152,7 +152,7 @@ func TestRoundsThatAreKept(t *testing.T) {
 		apply(t, st, forksBegan(tr.From(), 1), shared(id, 0, 6), began(id, 2), leaseEnded(0, id), forksEnded(2, "", map[uint64]int64{1: 0}))
 	}
 	if n := len(tr.Merges); n != 8 || tr.Merges[0].GetRound() != 3 || tr.Merges[7].GetRound() != 10 || tr.Merges[7].GetAveragedOn() != "" {
-		t.Errorf("%d rounds are kept, the first is %v", n, tr.Merges[0])
+		t.Errorf("%d fork slots are kept, the first is %v", n, tr.Merges[0])
 	}
 }
 
@@ -174,7 +174,7 @@ const (
 func TestAnAverageIsJudged(t *testing.T) {
 	t.Parallel()
 	average := func(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
-		st, s, tr := round(t)
+		st, s, tr := slotted(t)
 		apply(t, st, savedUnder(2, "a", 5), savedUnder(3, "b", 3), leaseEnded(0, 2), leaseEnded(0, 3),
 			forksEnded(6, "avg", map[uint64]int64{2: 3, 3: 1}), judged(awaited, "avg", "a"))
 		return st, s, tr

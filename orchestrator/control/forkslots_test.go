@@ -46,8 +46,8 @@ func (p sharing) Decide(v *policy.View) (plan policy.Plan) {
 	return plan
 }
 
-// newRoundCluster trains a trial until step 101 in fork slots. In the first one, a trains 75 steps and b 25.
-func newRoundCluster(t *testing.T, merge ...string) *forkedCluster {
+// newSlotCluster trains a trial until step 101 in fork slots. In the first one, a trains 75 steps and b 25.
+func newSlotCluster(t *testing.T, merge ...string) *forkedCluster {
 	t.Helper()
 	return newClusterOf(t, func(seen *[]string) policy.Policy { return sharing{forking{seen}} }, 101, merge...)
 }
@@ -126,9 +126,9 @@ func (c *forkedCluster) stands(want string) {
 // In a fork slot each fork trains its share from the same checkpoint. Their steps add up, a worker averages what they
 // saved weighted by steps, and the trial continues from the average. The last step is trained by one process, whose
 // report the tuner gets.
-func TestARoundOfForks(t *testing.T) {
+func TestAForkSlot(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t)
+	c := newSlotCluster(t)
 	a, b := c.told["a"][0], c.told["b"][0]
 	if a.GetUntilStep() != 75 || b.GetUntilStep() != 25 || a.GetBody().GetSeed() == b.GetBody().GetSeed() {
 		t.Errorf("a is told %v, b %v", a, b)
@@ -153,7 +153,7 @@ func TestARoundOfForks(t *testing.T) {
 	}
 	c.ends("b")
 	c.stands("queued at 100, done 100, goes on from 25")
-	node := c.trial().Round.Node
+	node := c.trial().Slot.Node
 	if want := "checkpoints/s-1/0/000000000100-1.ckpt to step 100 of 75-1*75 25-2*25"; c.averages(node) != want {
 		t.Fatalf("%s is told to average %s, want %s", node, c.averages(node), want)
 	}
@@ -161,8 +161,8 @@ func TestARoundOfForks(t *testing.T) {
 		t.Errorf("the policy sees that it %s", got)
 	}
 	again, err := control.Restore(t.Context(), settings(), sharing{forking{new([]string)}}, c.led.Another(), nil)
-	if err != nil || again.State().Sweeps["s-1"].Trials[0].Round.Counts() != 100 {
-		t.Fatalf("after a restart it has %v (%v)", again.State().Sweeps["s-1"].Trials[0].Round, err)
+	if err != nil || again.State().Sweeps["s-1"].Trials[0].Slot.Counts() != 100 {
+		t.Fatalf("after a restart it has %v (%v)", again.State().Sweeps["s-1"].Trials[0].Slot, err)
 	}
 	c.consolidates(node, "", false)
 	c.expect("running: 3 on a at 100") // the last step
@@ -199,7 +199,7 @@ func (c *forkedCluster) shown() string {
 // slot, also after a restart.
 func TestForksAreShown(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t)
+	c := newSlotCluster(t)
 	trains := func(node string, step int64, seconds float64) {
 		f := c.newest(node)
 		r := report(f, 1, step)
@@ -217,7 +217,7 @@ func TestForksAreShown(t *testing.T) {
 	c.reaches("a", 75)
 	c.ends("a")
 	c.say("b", endsFork(c.newest("b"), outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, 20))
-	node := c.trial().Round.Node
+	node := c.trial().Slot.Node
 	want = `0 rounds, 0/s; from 0 for 1m30s, averaged on "` + node + `" try 1; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
 		`; 2 ended on b [0] gpu: 10 of 25, 10 count, at 1 of 1/s`
 	if got := c.shown(); got != want {
@@ -225,7 +225,7 @@ func TestForksAreShown(t *testing.T) {
 	}
 	c.consolidates(node, "", false)
 	if avoided := c.trial().Avoided; len(avoided) > 0 {
-		t.Errorf("a fork failed, and the next round keeps off %v", avoided)
+		t.Errorf("a fork failed, and the next fork slot keeps off %v", avoided)
 	}
 	want = ` | round 1 from 0 to 85, averaged on "` + node + `", the checkpoints of its forks were averaged; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
 		`; 2 ended on b [0] gpu: 10 of 25, 10 count, at 1 of 1/s`
@@ -285,7 +285,7 @@ func TestSavedStepsOfForksCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newRoundCluster(t)
+			c := newSlotCluster(t)
 			c.trains("a", 0, 60, 60)
 			c.trains("b", 0, 20, 0)
 			tc.ends(c)
@@ -302,7 +302,7 @@ func TestSavedStepsOfForksCount(t *testing.T) {
 			if !c.trial().Consolidating() {
 				return
 			}
-			c.consolidates(c.trial().Round.Node, "", false)
+			c.consolidates(c.trial().Slot.Node, "", false)
 			if tr := c.trial(); tr.From().GetStep() != tr.Step || tr.Step != c.core.State().Sweeps["s-1"].Trials[0].From().GetStep() {
 				t.Errorf("it is at %d and goes on from %v", tr.Step, tr.From())
 			}
@@ -312,9 +312,9 @@ func TestSavedStepsOfForksCount(t *testing.T) {
 
 // All nodes of a fork slot that are lost at once, as by a power cut, count as one loss: the trial is not suspected,
 // and is forked again. If it happens again before the trial makes progress, the trial is suspected.
-func TestNodesThatARoundLosesCountOnce(t *testing.T) {
+func TestNodesThatAForkSlotLosesCountOnce(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t)
+	c := newSlotCluster(t)
 	silent := func() {
 		for range 20 {
 			c.now = c.now.Add(time.Second)
@@ -330,11 +330,11 @@ func TestNodesThatARoundLosesCountOnce(t *testing.T) {
 	c.say("a")
 	c.say("b")
 	c.step(control.Tick{})
-	c.consolidates(c.trial().Round.Node, "", false)
+	c.consolidates(c.trial().Slot.Node, "", false)
 	c.say("a")
 	c.say("b")
-	if tr := c.trial(); tr.From().GetStep() != 80 || len(tr.Leases) != 2 || tr.Round.Lost {
-		t.Fatalf("it goes on from %v under %v in %v", tr.From(), tr.Leases, tr.Round)
+	if tr := c.trial(); tr.From().GetStep() != 80 || len(tr.Leases) != 2 || tr.Slot.Lost {
+		t.Fatalf("it goes on from %v under %v in %v", tr.From(), tr.Leases, tr.Slot)
 	}
 	silent()
 	if tr := c.trial(); tr.NodeLosses != 2 || !tr.Suspected {
@@ -356,7 +356,7 @@ func (c *forkedCluster) endsSlot() {
 // halfway returns a cluster whose trial's forks have saved 60 and 20 steps, which a node must average.
 func halfway(t *testing.T, merge ...string) *forkedCluster {
 	t.Helper()
-	c := newRoundCluster(t, merge...)
+	c := newSlotCluster(t, merge...)
 	c.trains("a", 0, 60, 60)
 	c.trains("b", 0, 20, 20)
 	c.endsSlot()
@@ -371,36 +371,36 @@ func TestConsolidationsThatFail(t *testing.T) {
 	t.Run("is tried elsewhere", func(t *testing.T) {
 		t.Parallel()
 		c := halfway(t)
-		first := c.trial().Round.Node
+		first := c.trial().Slot.Node
 		c.consolidates(first, "its disk is full", false)
-		second := c.trial().Round.Node
-		if second == first || c.trial().Round.Attempt != 2 {
-			t.Fatalf("%s failed, and now it is %s's, try %d", first, second, c.trial().Round.Attempt)
+		second := c.trial().Slot.Node
+		if second == first || c.trial().Slot.Attempt != 2 {
+			t.Fatalf("%s failed, and now it is %s's, try %d", first, second, c.trial().Slot.Attempt)
 		}
 		c.say(second)
 		c.consolidates(second, "", false)
-		if c.trial().Round.Counts() != 80 || len(c.trial().Leases) != 2 { // its next fork slot
-			t.Errorf("it goes on with %v", c.trial().Round)
+		if c.trial().Slot.Counts() != 80 || len(c.trial().Leases) != 2 { // its next fork slot
+			t.Errorf("it goes on with %v", c.trial().Slot)
 		}
 	})
 	t.Run("its node is lost", func(t *testing.T) {
 		t.Parallel()
 		c := halfway(t)
-		first := c.trial().Round.Node
+		first := c.trial().Slot.Node
 		other := map[string]string{"a": "b", "b": "a"}[first]
 		for range 20 {
 			c.now = c.now.Add(time.Second)
 			c.say(other)
 			c.step(control.Tick{})
 		}
-		if c.trial().Round.Node != other || c.averages(other) == "" {
-			t.Fatalf("%s is lost, and %s is to average %q", first, c.trial().Round.Node, c.averages(other))
+		if c.trial().Slot.Node != other || c.averages(other) == "" {
+			t.Fatalf("%s is lost, and %s is to average %q", first, c.trial().Slot.Node, c.averages(other))
 		}
 	})
 	t.Run("mismatch", func(t *testing.T) {
 		t.Parallel()
 		c := halfway(t)
-		c.consolidates(c.trial().Round.Node, "the checkpoints differ in their tensors", true)
+		c.consolidates(c.trial().Slot.Node, "the checkpoints differ in their tensors", true)
 		c.expect("running: 3 on a at 60, 4 on b at 60")
 		if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_NEVER {
 			t.Errorf("it may be forked again: %s", again)
@@ -413,14 +413,14 @@ func TestConsolidationsThatFail(t *testing.T) {
 	t.Run("said too late", func(t *testing.T) {
 		t.Parallel()
 		c := halfway(t)
-		node := c.trial().Round.Node
+		node := c.trial().Slot.Node
 		late := c.merges[node][0]
 		c.consolidates(node, "", false)
 		seq, counts := c.core.State().Seq, c.trial().Step
 		c.say(node, &outbidv1.UplinkMessage{Fork: late.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: &outbidv1.Consolidated{
 			Attempt: late.GetAttempt(), Checkpoint: &outbidv1.Checkpoint{Key: late.GetKey(), Step: late.GetStep()},
 		}}})
-		if c.trial().Step != counts || c.trial().Round.Parts[0].Over {
+		if c.trial().Step != counts || c.trial().Slot.Parts[0].Over {
 			t.Errorf("before batch %d it was at %d, now it is at %d", seq, counts, c.trial().Step)
 		}
 	})
@@ -429,7 +429,7 @@ func TestConsolidationsThatFail(t *testing.T) {
 // Pausing or stopping a sweep while forks train loses nothing that they saved.
 func TestForksOfASweepThatIsStopped(t *testing.T) {
 	t.Parallel()
-	c := newRoundCluster(t)
+	c := newSlotCluster(t)
 	c.trains("a", 0, 60, 60)
 	c.trains("b", 0, 20, 20)
 	c.step(control.Command{Sweep: "s-1", Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP, Actor: "me", Done: func(err error) {
@@ -442,6 +442,6 @@ func TestForksOfASweepThatIsStopped(t *testing.T) {
 	if s := c.core.State().Sweeps["s-1"]; state.SweepWord(s.State) != "stopping" {
 		t.Errorf("it is %s before what its forks saved is put together", state.SweepWord(s.State))
 	}
-	c.consolidates(c.trial().Round.Node, "", false)
+	c.consolidates(c.trial().Slot.Node, "", false)
 	c.stands("stopped at 80, done 80, goes on from 80")
 }
