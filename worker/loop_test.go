@@ -168,7 +168,7 @@ ended ORDERED at 3
 		o.await(t, "no forks", func() bool { return len(o.forks) == 0 })
 		o.drop(1)
 		synctest.Wait()
-		if len(r.agent.forks) != 0 {
+		if len(r.loop.forks) != 0 {
 			t.Error("the fork is never forgotten")
 		}
 	})
@@ -280,7 +280,7 @@ func TestCutIsBridged(t *testing.T) {
 		o.await(t, "repeats", func() bool { return o.repeated >= 2 })
 		o.with(func() { o.mute = false })
 		synctest.Wait()
-		if !r.agent.out.empty() {
+		if !r.loop.out.empty() {
 			t.Error("not acknowledged")
 		}
 	})
