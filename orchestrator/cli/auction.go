@@ -122,7 +122,7 @@ func (rd *roundCommands) showRound(r *outbidv1.Round) {
 		rd.showAuction(v.Auction)
 	}
 	if len(v.Decisions) == 0 {
-		rd.printf("\nnothing was given or taken\n")
+		rd.printf("\nno lease was granted or revoked\n")
 		return
 	}
 	t := table{
