@@ -27,7 +27,7 @@ var pureMayImport = []string{
 // pureMayNotImport are the packages of the standard library that do I/O or have hidden state.
 var pureMayNotImport = []string{
 	"net", "os", "sync", "log", "math/rand", "crypto/rand", "runtime", "syscall", "unsafe", "plugin", "database",
-	"context", "embed",
+	"context",
 }
 
 // clockCalls are the names in package time that read the clock or wait for it.
