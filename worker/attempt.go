@@ -31,7 +31,7 @@ func (f *fork) live() *outbidv1.ForkEnded {
 	}
 	f.changed()
 	f.sendBegan()
-	return (&life{fork: f, training: t, told: told}).follow()
+	return (&attempt{fork: f, training: t, told: told}).follow()
 }
 
 // prepare starts the training code, unless the fork has to end before it runs.
@@ -75,8 +75,8 @@ func (f *fork) notStarted(err error) *outbidv1.ForkEnded {
 	return fail(kindOf(err), "%s (node %s)", oneLine(err), f.cfg.Node).ended()
 }
 
-// life is a fork while its training code runs.
-type life struct {
+// attempt is a fork while its training code runs.
+type attempt struct {
 	*fork
 	training training
 	// told is the order that the training code has.
@@ -96,72 +96,72 @@ type life struct {
 }
 
 // follow returns when the training code has ended and its checkpoints are in the store.
-func (l *life) follow() *outbidv1.ForkEnded {
+func (a *attempt) follow() *outbidv1.ForkEnded {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	gone := l.ctx.Done()
+	gone := a.ctx.Done()
 	for {
-		l.obey()
-		for _, e := range l.takeEvents() {
-			l.handle(e)
+		a.obey()
+		for _, e := range a.takeEvents() {
+			a.handle(e)
 		}
-		l.endRejected()
-		l.announce()
-		l.checkSilence()
-		if l.end != nil && (l.upload.idle() || !l.savesMatter()) {
-			return l.end
+		a.endRejected()
+		a.announce()
+		a.checkSilence()
+		if a.end != nil && (a.upload.idle() || !a.savesMatter()) {
+			return a.end
 		}
-		timer.Reset(l.next())
+		timer.Reset(a.next())
 		select {
-		case <-l.wake:
+		case <-a.wake:
 		case <-timer.C:
 		case <-gone:
 			gone = nil
-			l.upload.stop()
-			l.kill()
+			a.upload.stop()
+			a.kill()
 		}
 	}
 }
 
 // obey passes the newest order to the training code.
-func (l *life) obey() {
-	o := l.ordered()
-	if o.same(l.told) || l.end != nil {
+func (a *attempt) obey() {
+	o := a.ordered()
+	if o.same(a.told) || a.end != nil {
 		return
 	}
 	ending := o.verdict != outbidv1.Verdict_VERDICT_TRAIN
-	if ending && l.told.verdict != o.verdict {
+	if ending && a.told.verdict != o.verdict {
 		grace := stopGrace
 		if o.verdict == outbidv1.Verdict_VERDICT_PAUSE {
-			grace = l.pauseGrace()
-			l.pace.grantPause()
+			grace = a.pauseGrace()
+			a.pace.grantPause()
 		} else {
-			l.upload.stop()
-			l.pace.release()
+			a.upload.stop()
+			a.pace.release()
 		}
-		l.deadline, l.grace = time.Now().Add(grace), grace
-		l.setPhase("ending")
+		a.deadline, a.grace = time.Now().Add(grace), grace
+		a.setPhase("ending")
 	}
-	l.told = o
-	if l.detachLate() {
-		l.detached = true
-		l.end = &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "it had not begun its first step"}
+	a.told = o
+	if a.detachLate() {
+		a.detached = true
+		a.end = &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "it had not begun its first step"}
 		return
 	}
-	if l.waits && !ending && (o.until == 0 || o.until > l.reached) {
-		l.waits = false
-		l.touch()
+	if a.waits && !ending && (o.until == 0 || o.until > a.reached) {
+		a.waits = false
+		a.touch()
 	}
-	l.training.Direct(o.verdict, o.until, o.reason)
+	a.training.Direct(o.verdict, o.until, o.reason)
 }
 
 // pauseGrace returns how long the training code may take to save and end. When the worker stops, that is the time that
 // its operator gives, if it is longer.
-func (l *life) pauseGrace() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.drained {
-		return max(pauseGrace, l.cfg.DrainTimeout)
+func (a *attempt) pauseGrace() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.drained {
+		return max(pauseGrace, a.cfg.DrainTimeout)
 	}
 	return pauseGrace
 }
@@ -169,136 +169,136 @@ func (l *life) pauseGrace() time.Duration {
 // detachLate reports whether the fork is one of several forks of a trial and has to pause before its first step. Then it
 // has nothing to save, and the other forks need not wait for it. Its process is detached, so that the fork of the
 // next fork slot can use what it has imported by then.
-func (l *life) detachLate() bool {
-	code, ok := l.training.(detachable)
-	if !ok || l.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || l.body.GetPart() == nil {
+func (a *attempt) detachLate() bool {
+	code, ok := a.training.(detachable)
+	if !ok || a.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || a.body.GetPart() == nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.trains && code.Detach(l.clear)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.trains && code.Detach(a.clear)
 }
 
-func (l *life) handle(event any) {
+func (a *attempt) handle(event any) {
 	switch e := event.(type) {
 	case savedEvent:
-		l.upload.offer(e.saved)
+		a.upload.offer(e.saved)
 	case reachedEvent:
-		l.reached, l.waits, l.announced = e.step, true, false
-		l.mu.Lock()
-		l.step = max(l.step, e.step)
-		l.mu.Unlock()
+		a.reached, a.waits, a.announced = e.step, true, false
+		a.mu.Lock()
+		a.step = max(a.step, e.step)
+		a.mu.Unlock()
 	case endedEvent:
-		l.end = e.ended
+		a.end = e.ended
 	}
 }
 
 // announce reports that the target was reached, once its checkpoint is in the store.
-func (l *life) announce() {
-	o := l.ordered()
-	if !l.waits || l.announced || !l.upload.idle() || l.end != nil {
+func (a *attempt) announce() {
+	o := a.ordered()
+	if !a.waits || a.announced || !a.upload.idle() || a.end != nil {
 		return
 	}
-	if o.verdict == outbidv1.Verdict_VERDICT_TRAIN && (o.until == 0 || o.until > l.reached) {
-		l.waits = false // its next target is on the way to the training code
+	if o.verdict == outbidv1.Verdict_VERDICT_TRAIN && (o.until == 0 || o.until > a.reached) {
+		a.waits = false // its next target is on the way to the training code
 		return
 	}
-	l.announced = true
-	l.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
+	a.announced = true
+	a.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: a.reached}}})
 }
 
 // savesMatter reports whether the fork has to wait for checkpoints that are not stored yet.
-func (l *life) savesMatter() bool {
-	return l.ctx.Err() == nil && l.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
+func (a *attempt) savesMatter() bool {
+	return a.ctx.Err() == nil && a.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
 }
 
 // isExcused reports whether the process has a reason to be silent. Only rank 0 of a gang says anything.
-func (l *life) isExcused() bool {
-	return l.body.GetGang().GetFirstRank() > 0 || l.waits || l.waiting.Load() || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
+func (a *attempt) isExcused() bool {
+	return a.body.GetGang().GetFirstRank() > 0 || a.waits || a.waiting.Load() || a.stalled.Load() || a.heldUp.Load() || !a.upload.idle()
 }
 
 // checkSilence ends a process that hangs or does not obey.
-func (l *life) checkSilence() {
-	if l.end != nil || l.killed {
+func (a *attempt) checkSilence() {
+	if a.end != nil || a.killed {
 		return
 	}
-	if !l.deadline.IsZero() && !time.Now().Before(l.deadline) && l.upload.idle() {
-		if l.told.verdict == outbidv1.Verdict_VERDICT_PAUSE {
-			l.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it will continue from its last "+
-				"checkpoint", l.grace))
+	if !a.deadline.IsZero() && !time.Now().Before(a.deadline) && a.upload.idle() {
+		if a.told.verdict == outbidv1.Verdict_VERDICT_PAUSE {
+			a.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it will continue from its last "+
+				"checkpoint", a.grace))
 		}
-		l.end = &outbidv1.ForkEnded{
+		a.end = &outbidv1.ForkEnded{
 			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was ordered to",
 		}
-		l.killAndWait()
+		a.killAndWait()
 		return
 	}
-	hang := l.body.GetHangTimeout().AsDuration()
-	if hang > 0 && !l.isExcused() && l.silent() >= hang {
-		l.end = fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "sent nothing for %s", hang).ended()
-		l.killAndWait()
+	hang := a.body.GetHangTimeout().AsDuration()
+	if hang > 0 && !a.isExcused() && a.silent() >= hang {
+		a.end = fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "sent nothing for %s", hang).ended()
+		a.killAndWait()
 	}
 }
 
 // endRejected ends a fork that the worker has rejected as failed, whether or not its process still runs.
-func (l *life) endRejected() {
-	why := l.rejection()
-	if why == nil || l.failed {
+func (a *attempt) endRejected() {
+	why := a.rejection()
+	if why == nil || a.failed {
 		return
 	}
-	l.failed = true
-	if l.end != nil { // the process ended by itself first
-		l.end = why.ended()
+	a.failed = true
+	if a.end != nil { // the process ended by itself first
+		a.end = why.ended()
 		return
 	}
-	l.end = why.ended()
-	l.killAndWait()
+	a.end = why.ended()
+	a.killAndWait()
 }
 
 // kill ends the process. Its exit arrives as an event.
-func (l *life) kill() {
-	if !l.killed && l.end == nil {
-		l.killed = true
-		l.pace.release()
-		l.training.Kill()
+func (a *attempt) kill() {
+	if !a.killed && a.end == nil {
+		a.killed = true
+		a.pace.release()
+		a.training.Kill()
 	}
 }
 
-// killAndWait ends the process and preserves l.end. It still handles the process's last events.
-func (l *life) killAndWait() {
-	verdict := l.end
-	l.killed = true
-	l.pace.release()
-	l.training.Kill()
+// killAndWait ends the process and preserves a.end. It still handles the process's last events.
+func (a *attempt) killAndWait() {
+	verdict := a.end
+	a.killed = true
+	a.pace.release()
+	a.training.Kill()
 	for {
-		for _, e := range l.takeEvents() {
+		for _, e := range a.takeEvents() {
 			if _, ended := e.(endedEvent); ended {
-				l.end = verdict
+				a.end = verdict
 				return
 			}
-			l.handle(e)
+			a.handle(e)
 		}
-		<-l.wake
+		<-a.wake
 	}
 }
 
 // next returns how long to wait at most.
-func (l *life) next() time.Duration {
+func (a *attempt) next() time.Duration {
 	next := time.Hour
-	if l.end != nil || l.killed {
+	if a.end != nil || a.killed {
 		return next
 	}
-	if !l.deadline.IsZero() {
-		if !l.upload.idle() {
+	if !a.deadline.IsZero() {
+		if !a.upload.idle() {
 			return next // the end of the upload wakes the loop
 		}
-		next = min(next, max(time.Until(l.deadline), time.Millisecond))
+		next = min(next, max(time.Until(a.deadline), time.Millisecond))
 	}
-	if hang := l.body.GetHangTimeout().AsDuration(); hang > 0 {
-		if l.isExcused() {
+	if hang := a.body.GetHangTimeout().AsDuration(); hang > 0 {
+		if a.isExcused() {
 			return min(next, hang)
 		}
-		next = min(next, max(hang-l.silent(), time.Millisecond))
+		next = min(next, max(hang-a.silent(), time.Millisecond))
 	}
 	return next
 }

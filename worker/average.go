@@ -78,7 +78,7 @@ func (l *workerLoop) average(ctx context.Context, o *outbidv1.Consolidation) *ou
 	store := l.cfg.Store(o.GetFork())
 	var ck *outbidv1.Checkpoint
 	err := untilAvailable(ctx, func() (err error) {
-		ck, err = Consolidate(ctx, Averaging{Behind: l.idleGroup, Rate: l.cfg.AverageRate}, store, o)
+		ck, err = Average(ctx, Averaging{Behind: l.idleGroup, Rate: l.cfg.AverageRate}, store, o)
 		return err
 	})
 	if err == nil {
@@ -115,8 +115,8 @@ type Averaging struct {
 	Rate int64
 }
 
-// Consolidate waits for its turn, averages what forks saved, and stores the average completely or not at all.
-func Consolidate(ctx context.Context, how Averaging, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
+// Average waits for its turn, averages what forks saved, and stores the average completely or not at all.
+func Average(ctx context.Context, how Averaging, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
 	p, err := averagers.acquire(ctx, how.Behind)
 	if err != nil {
 		return nil, err
