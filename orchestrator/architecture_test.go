@@ -12,10 +12,10 @@ import (
 var (
 	purePackages = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
-		"orchestrator/agent", "orchestrator/policy", "orchestrator/lab/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
+		"orchestrator/bidder", "orchestrator/policy", "orchestrator/lab/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
 		"orchestrator/limits", "orchestrator/explain",
 	}
-	impureSubpackages = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin", "orchestrator/explain/evidence"}
+	impureSubpackages = []string{"orchestrator/tuner/plugin", "orchestrator/bidder/plugin", "orchestrator/explain/evidence"}
 )
 
 // pureMayImport are the modules that a deterministic package may use, because they only compute.
@@ -27,7 +27,7 @@ var pureMayImport = []string{
 // pureMayNotImport are the packages of the standard library that do I/O or have hidden state.
 var pureMayNotImport = []string{
 	"net", "os", "sync", "log", "math/rand", "crypto/rand", "runtime", "syscall", "unsafe", "plugin", "database",
-	"context", "embed",
+	"context",
 }
 
 // clockCalls are the names in package time that read the clock or wait for it.
@@ -141,12 +141,12 @@ func walls() []wall {
 	return []wall{
 		{
 			from: []string{"orchestrator/api"},
-			to:   orchestratorPackages("policy", "cluster", "agent", "fork", "curve", "ledger", "sim", "server", "cli"),
+			to:   orchestratorPackages("policy", "cluster", "bidder", "fork", "curve", "ledger", "sim", "server", "cli"),
 			why:  "api decides nothing: it passes commands to control and shows the state",
 		},
 		{
 			from: []string{"worker"},
-			to: orchestratorPackages("state", "control", "ledger", "policy", "tuner", "cluster", "agent", "fork", "curve",
+			to: orchestratorPackages("state", "control", "ledger", "policy", "tuner", "cluster", "bidder", "fork", "curve",
 				"api", "sim", "server", "cli", "history"),
 			why: "a worker reads orders, not the state",
 		},

@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def zero(self) -> str:
-        """What 0 means, or ""."""
+        """The meaning of 0, or ""."""
         return f"for a {self.about.part}th of `max_steps`" if self.about.part else self.about.zero
 
     @property

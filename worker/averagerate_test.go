@@ -116,7 +116,7 @@ func TestASubprocessAveragesAtItsRate(t *testing.T) {
 		order.Sources = append(order.Sources, &outbidv1.ConsolidationSource{Checkpoint: ck, Steps: 1})
 	}
 	began := time.Now()
-	made, err := Consolidate(t.Context(), Averaging{Rate: 16 << 20}, store, order)
+	made, err := Average(t.Context(), Averaging{Rate: 16 << 20}, store, order)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -239,7 +239,7 @@ type rig struct {
 	fail   error
 	block  bool
 	hold   chan struct{} // the starter waits for it once the training code runs
-	agent  *workerLoop
+	loop   *workerLoop
 	stop   context.CancelFunc
 	done   chan struct{}
 }
@@ -296,16 +296,16 @@ func newRigLogging(t *testing.T, to slog.Handler, ended func(error), set ...func
 	if err := cfg.check(); err != nil {
 		t.Fatal(err)
 	}
-	r.agent = newWorkerLoop(cfg)
-	r.agent.train = r.train
+	r.loop = newWorkerLoop(cfg)
+	r.loop.train = r.train
 	for _, change := range set {
-		change(r.agent)
+		change(r.loop)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	go func() {
 		defer close(r.done)
-		ended(r.agent.serve(ctx))
+		ended(r.loop.serve(ctx))
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -35,7 +35,7 @@ type fork struct {
 	telemetry *telemetry
 
 	started  bool // owned by the worker loop
-	detached bool // owned by its life: the process is not done with the fork yet, and clears up when it is
+	detached bool // owned by its attempt: the process is not done with the fork yet, and clears up when it is
 
 	ctx    context.Context //nolint:containedctx // the fork's life
 	cancel context.CancelCauseFunc

@@ -15,7 +15,7 @@ type (
 	endedEvent   struct{ ended *outbidv1.ForkEnded }
 )
 
-// processEvents queues the events of a fork's process until its life handles them.
+// processEvents queues the events of a fork's process until its attempt handles them.
 type processEvents struct {
 	wake chan struct{} // receives a value when there are events
 

@@ -77,7 +77,7 @@ type subprocessFailure struct {
 	Kinds []int
 }
 
-// subprocessErrors returns the errors that callers of Consolidate distinguish with errors.Is.
+// subprocessErrors returns the errors that callers of Average distinguish with errors.Is.
 func subprocessErrors() []error {
 	return []error{
 		checkpoint.ErrMismatch, checkpoint.ErrNotFinite, checkpoint.ErrDamaged, checkpoint.ErrWeight, safetensors.ErrFormat,

@@ -35,20 +35,20 @@ func TestAveragesAreMadeByASubprocess(t *testing.T) {
 	}
 	ck := &outbidv1.Checkpoint{Key: key, Bytes: int64(len(data))}
 	order := &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}}}
-	made, err := Consolidate(t.Context(), Averaging{}, store, order)
+	made, err := Average(t.Context(), Averaging{}, store, order)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustBe(t, store, made)
 	ck.Sha256 = strings.Repeat("0", 64)
-	_, err = Consolidate(t.Context(), Averaging{}, store, order)
+	_, err = Average(t.Context(), Averaging{}, store, order)
 	var failure *averageFailure
 	if !errors.As(err, &failure) || !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, objects.ErrUnavailable) {
 		t.Errorf("of a damaged checkpoint: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Consolidate(ended, Averaging{}, store, order); !errors.Is(err, context.Canceled) {
+	if _, err := Average(ended, Averaging{}, store, order); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestABucketIsAveragedByASubprocess(t *testing.T) {
 	m := startS3(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
 	ck := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
-	made, err := Consolidate(t.Context(), Averaging{}, store, &outbidv1.Consolidation{
+	made, err := Average(t.Context(), Averaging{}, store, &outbidv1.Consolidation{
 		Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestSignedObjectsAreAveragedByASubprocess(t *testing.T) {
 		asked.Store(fmt.Sprint(key, " ", write), size)
 		return signByHandler(h, key, write, size)
 	})
-	made, err := Consolidate(t.Context(), Averaging{}, store, order)
+	made, err := Average(t.Context(), Averaging{}, store, order)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestSignedObjectsAreAveragedByASubprocess(t *testing.T) {
 		}
 	}
 	store.authority = nil
-	if _, err := Consolidate(t.Context(), Averaging{}, store, order); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := Average(t.Context(), Averaging{}, store, order); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server with an unknown certificate: %v", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestRightsThatAreNotGiven(t *testing.T) {
 				}
 				return signByHandler(h, key, write, size)
 			})
-			_, err := Consolidate(t.Context(), Averaging{}, store, &outbidv1.Consolidation{
+			_, err := Average(t.Context(), Averaging{}, store, &outbidv1.Consolidation{
 				Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
 			})
 			if !errors.Is(err, no) || !strings.Contains(err.Error(), "the server says so") {
@@ -189,7 +189,7 @@ func TestTheSubprocessStepsBack(t *testing.T) {
 		return signByHandler(h, key, write, size)
 	})
 	began := time.Now()
-	made, err := Consolidate(t.Context(), Averaging{Behind: c.IdleGroup()}, store, &outbidv1.Consolidation{
+	made, err := Average(t.Context(), Averaging{Behind: c.IdleGroup()}, store, &outbidv1.Consolidation{
 		Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
 	})
 	if err != nil {

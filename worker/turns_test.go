@@ -42,7 +42,7 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 	}
 	data := weights(t, "w", 1, 10)
 	const key = "checkpoints/s-1/0/000000000160-7.safetensors"
-	consolidation, err := proto.Marshal(&outbidv1.Consolidation{
+	encoded, err := proto.Marshal(&outbidv1.Consolidation{
 		Step: 900, Key: averageKey,
 		Sources: []*outbidv1.ConsolidationSource{{Checkpoint: &outbidv1.Checkpoint{Key: key, Bytes: int64(len(data))}, Steps: 1}},
 	})
@@ -56,7 +56,7 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 		}
 		order, _ := subprocessOrderFor(store)
 		if k != 1 { // the second time it gets an order that it cannot decode
-			order.Order = consolidation
+			order.Order = encoded
 		}
 		made, over, err := p.run(t.Context(), &order, store)
 		if over || (err != nil) != (k == 1) {

@@ -15,8 +15,8 @@ type Control interface {
 	Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (id string, err error)
 	// Impossible returns why no trial of a spec could run on the nodes that are up, or "" if one could.
 	Impossible(spec *outbidv1.SweepSpec) string
-	// CheckAgent returns what is wrong with the bidder that a sweep chose. Submit checks the same.
-	CheckAgent(spec *outbidv1.SweepSpec) error
+	// CheckBidder returns what is wrong with the bidder that a sweep chose. Submit checks the same.
+	CheckBidder(spec *outbidv1.SweepSpec) error
 	// Command pauses, resumes or stops a sweep.
 	Command(ctx context.Context, sweep string, cmd outbidv1.SweepCommand, actor string) error
 	// Delete removes a sweep that has ended, and returns the time of the deletion and its caller. Deleting it again is

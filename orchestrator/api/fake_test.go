@@ -165,8 +165,8 @@ func (c *fakeControl) Impossible(s *outbidv1.SweepSpec) string {
 	return ""
 }
 
-// CheckAgent accepts one bidder, patient.
-func (c *fakeControl) CheckAgent(s *outbidv1.SweepSpec) error {
+// CheckBidder accepts one bidder, patient.
+func (c *fakeControl) CheckBidder(s *outbidv1.SweepSpec) error {
 	if name := s.GetAgent().GetPlugin(); name != "" && name != "patient" {
 		return fmt.Errorf("%w: agent.plugin: there is no %s", state.ErrInvalid, name)
 	}

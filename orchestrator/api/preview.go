@@ -33,7 +33,7 @@ func (s *sweepService) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSw
 	if err != nil {
 		return nil, err
 	}
-	if err := s.control.CheckAgent(checked); err != nil {
+	if err := s.control.CheckBidder(checked); err != nil {
 		return nil, err
 	}
 	if who := caller(ctx); who.allows(write) { // a viewer may not learn which secrets exist

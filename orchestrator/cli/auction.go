@@ -94,7 +94,7 @@ func (rd *roundCommands) listRounds(cmd *cobra.Command, c *connection, out forma
 	if err != nil {
 		return err
 	}
-	l := newLister(rd.stdout, out, []string{"ROUND", "TIME", "POLICY", "GRANTED", "RENEWED", "TAKEN", "REASON"},
+	l := newLister(rd.stdout, out, []string{"ROUND", "TIME", "POLICY", "GRANTED", "RENEWED", "REVOKED", "REASON"},
 		func(v roundView) []string {
 			count := map[string]int{}
 			for _, d := range v.Decisions {
@@ -105,7 +105,7 @@ func (rd *roundCommands) listRounds(cmd *cobra.Command, c *connection, out forma
 				strconv.Itoa(count["renew"]), strconv.Itoa(count["revoke"]), clean(v.Reason),
 			}
 		})
-	l.table.width, l.table.fold, l.table.spare = rd.columns(), true, []string{"POLICY", "TAKEN", "RENEWED", "GRANTED"}
+	l.table.width, l.table.fold, l.table.spare = rd.columns(), true, []string{"POLICY", "REVOKED", "RENEWED", "GRANTED"}
 	for _, r := range got.GetRounds() {
 		if err := l.add(viewRound(r)); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (rd *roundCommands) showRound(r *outbidv1.Round) {
 		rd.showAuction(v.Auction)
 	}
 	if len(v.Decisions) == 0 {
-		rd.printf("\nnothing was given or taken\n")
+		rd.printf("\nno lease was granted or revoked\n")
 		return
 	}
 	t := table{

@@ -24,21 +24,12 @@ func (a *accessCommands) authCommand() *cobra.Command {
 
 // accessView is the output of `auth can-i -o json`.
 type accessView struct {
-	Allowed     bool             `json:"allowed" doc:"whether every call of the list is allowed"`
-	Name        string           `json:"name" doc:"for whom the answer is"`
-	Tenant      string           `json:"tenant" doc:"tenant of that caller, or * for every tenant"`
-	Role        string           `json:"role" doc:"role of that caller"`
-	Scopes      []string         `json:"scopes" doc:"scopes of an API token; empty for every scope"`
-	Permissions []permissionView `json:"permissions" doc:"the calls"`
-}
-
-type permissionView struct {
-	Call       string `json:"call"`
-	Verb       string `json:"verb"`
-	Resource   string `json:"resource"`
-	Permission string `json:"permission"`
-	Allowed    bool   `json:"allowed"`
-	Reason     string `json:"reason"`
+	Allowed     bool                           `json:"allowed" doc:"whether every call of the list is allowed"`
+	Name        string                         `json:"name" doc:"for whom the answer is"`
+	Tenant      string                         `json:"tenant" doc:"tenant of that caller, or * for every tenant"`
+	Role        string                         `json:"role" doc:"role of that caller"`
+	Scopes      []string                       `json:"scopes" doc:"scopes of an API token; empty for every scope"`
+	Permissions messages[*outbidv1.Permission] `json:"permissions" doc:"the calls"`
 }
 
 // canIFlags has the flags of can-i.
@@ -133,21 +124,21 @@ func (o *canIFlags) request(args []string) (*outbidv1.CheckAccessRequest, error)
 func (a *accessCommands) showAccess(o canIFlags, got *outbidv1.CheckAccessResponse) error {
 	v := accessView{
 		Allowed: got.GetAllowed(), Name: got.GetName(), Tenant: got.GetTenant(), Role: got.GetRole(),
-		Scopes: append([]string{}, got.GetScopes()...), Permissions: []permissionView{},
+		Scopes: append([]string{}, got.GetScopes()...),
 	}
 	for _, p := range got.GetPermissions() {
 		if o.list && !p.GetAllowed() && o.out == formatTable {
 			continue
 		}
-		v.Permissions = append(v.Permissions, permissionView{p.GetCall(), p.GetVerb(), p.GetResource(), p.GetPermission(), p.GetAllowed(), p.GetReason()})
+		v.Permissions = append(v.Permissions, p)
 	}
 	switch {
 	case o.out != formatTable:
 		return a.printObject(o.out, v)
 	case o.list:
 		a.notef("%s: tenant %s, role %s", clean(v.Name), clean(v.Tenant), clean(v.Role))
-		l := newLister(a.stdout, o.out, []string{"CALL", "VERB", "RESOURCE", "PERMISSION", "BY"}, func(p permissionView) []string {
-			return []string{p.Call, p.Verb, p.Resource, p.Permission, clean(p.Reason)}
+		l := newLister(a.stdout, o.out, []string{"CALL", "VERB", "RESOURCE", "PERMISSION", "BY"}, func(p *outbidv1.Permission) []string {
+			return []string{p.GetCall(), p.GetVerb(), p.GetResource(), p.GetPermission(), clean(p.GetReason())}
 		})
 		l.table.width = a.columns()
 		for _, p := range v.Permissions {
@@ -158,10 +149,10 @@ func (a *accessCommands) showAccess(o canIFlags, got *outbidv1.CheckAccessRespon
 		return l.close("nothing is allowed")
 	}
 	for _, p := range v.Permissions {
-		if answer := map[bool]string{true: "yes", false: "no"}[p.Allowed]; len(v.Permissions) == 1 {
-			a.printf("%s: %s\n", answer, clean(p.Reason))
+		if answer := map[bool]string{true: "yes", false: "no"}[p.GetAllowed()]; len(v.Permissions) == 1 {
+			a.printf("%s: %s\n", answer, clean(p.GetReason()))
 		} else {
-			a.printf("%s: %s: %s\n", answer, p.Call, clean(p.Reason))
+			a.printf("%s: %s: %s\n", answer, p.GetCall(), clean(p.GetReason()))
 		}
 	}
 	return nil

@@ -164,7 +164,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 // flagOf returns the flag that sets a field of server.Config, server.LoneWorkerConfig or server.LedgerConfig.
 func flagOf(field string) string {
 	if flag, ok := map[string]string{
-		"API": "--api", "TLSCert": "--tls-cert", "TLSKey": "--tls-key", "Agents": "--agent",
+		"API": "--api", "TLSCert": "--tls-cert", "TLSKey": "--tls-key", "Bidders": "--bidder",
 		"NATS.URL": "--nats", "NATS.Listen": "--nats-listen", "NATS.CA": "--ca", "NATS.NKey": "--nats-nkey",
 		"NATS.Replicas": "--nats-replicas", "NATS.Creds": "--nats-creds", "NATS.Public": "--nats-public",
 		"PolicyOptions": "--policy-option", "Trials.Trust": "--trust-trials", "Trials.User": "--trial-user",

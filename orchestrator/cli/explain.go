@@ -16,19 +16,13 @@ type explainCommand struct {
 
 // explanationView is an explanation as JSON.
 type explanationView struct {
-	ID        string        `json:"id" doc:"SWEEP or SWEEP/TRIAL"`
-	State     string        `json:"state" doc:"state of the sweep or the trial"`
-	Cause     string        `json:"cause" doc:"training, devices, quota, unplaceable, nodes, suspected, tuner, pruned, failed, paused, stopped or done"`
-	Why       string        `json:"why" doc:"why it waits, runs or has ended"`
-	Lost      string        `json:"lost" doc:"why it lost devices, or that it did not"`
-	Otherwise string        `json:"otherwise" doc:"how it would fare under another policy or weight"`
-	Outcomes  []outcomeView `json:"outcomes" doc:"simulations of the ledger: policy, weight of the sweep, and seconds from its submission to its end; empty if the ledger was not simulated"`
-}
-
-type outcomeView struct {
-	Policy  string `json:"policy"`
-	Weight  number `json:"weight"`
-	Seconds number `json:"seconds"`
+	ID        string                               `json:"id" doc:"SWEEP or SWEEP/TRIAL"`
+	State     string                               `json:"state" doc:"state of the sweep or the trial"`
+	Cause     string                               `json:"cause" doc:"training, devices, quota, unplaceable, nodes, suspected, tuner, pruned, failed, paused, stopped or done"`
+	Why       string                               `json:"why" doc:"why it waits, runs or has ended"`
+	Lost      string                               `json:"lost" doc:"why it lost devices, or that it did not"`
+	Otherwise string                               `json:"otherwise" doc:"how it would fare under another policy or weight"`
+	Outcomes  messages[*outbidv1.SimulatedOutcome] `json:"outcomes" doc:"simulations of the ledger: policy, weight of the sweep, and seconds from its submission to its end; empty if the ledger was not simulated"`
 }
 
 func (ex *explainCommand) command() *cobra.Command {
@@ -104,13 +98,10 @@ func (ex *explainCommand) run(ctx context.Context, arg string, policies []string
 func viewExplanation(s *outbidv1.Sweep, t *outbidv1.Trial, e *outbidv1.ExplainSweepResponse) explanationView {
 	v := explanationView{
 		ID: s.GetId(), State: sweepState(s.GetState()), Cause: e.GetCause(), Why: e.GetWhy(), Lost: e.GetLost(), Otherwise: e.GetOtherwise(),
-		Outcomes: []outcomeView{},
+		Outcomes: e.GetOutcomes(),
 	}
 	if t != nil {
 		v.ID, v.State = trialID(t), trialState(t.GetState())
-	}
-	for _, o := range e.GetOutcomes() {
-		v.Outcomes = append(v.Outcomes, outcomeView{o.GetPolicy(), number(o.GetWeight()), number(o.GetSeconds())})
 	}
 	return v
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -57,11 +58,44 @@ const (
 // rareFlag marks flags that help does not list, because few users need them. The reference has them.
 const rareFlag = "rare"
 
+// oldName marks flags that are the deprecated names of others.
+const oldName = "old name"
+
 // markRare leaves flags out of the command's help.
 func markRare(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		_ = cmd.Flags().SetAnnotation(name, rareFlag, nil) // it fails only for an unknown flag, which the tests would find
 	}
+}
+
+// oldFlag is the value of a flag by its deprecated name.
+type oldFlag struct {
+	pflag.Value
+	flag *pflag.Flag
+	warn func()
+}
+
+// Set sets the flag.
+func (o oldFlag) Set(text string) error {
+	o.warn()
+	o.flag.Changed = true
+	return o.flag.Value.Set(text) //nolint:wrapcheck // pflag adds the names
+}
+
+// renamedFlag lets a flag be given by its deprecated name, which help leaves out, with a warning.
+func (c *console) renamedFlag(f *pflag.FlagSet, old, name string) {
+	flag := f.Lookup(name)
+	warn := sync.OnceFunc(func() { c.notef("warning: --%s is deprecated; write --%s", old, name) })
+	f.AddFlag(&pflag.Flag{
+		Name: old, Usage: flag.Usage, DefValue: flag.DefValue, Hidden: true, Value: oldFlag{flag.Value, flag, warn},
+		Annotations: map[string][]string{oldName: nil},
+	})
+}
+
+// isOldName reports whether a flag is the deprecated name of another.
+func isOldName(f *pflag.Flag) bool {
+	_, is := f.Annotations[oldName]
+	return is
 }
 
 // hideUnusedFlags hides the global flags that a command does not use, and its rare ones. It still accepts them, so that a

@@ -9,20 +9,20 @@ import (
 
 // nodeView is a node.
 type nodeView struct {
-	Name        string            `json:"name" doc:"name of the node"`
-	State       string            `json:"state" doc:"up, draining, lost or left"`
-	Reason      string            `json:"reason" doc:"why it is in that state"`
-	Hostname    string            `json:"hostname" doc:"name of the machine"`
-	Version     string            `json:"version" doc:"version of its worker"`
-	Trusted     bool              `json:"trusted" doc:"whether its worker has joined this server and signs its messages"`
-	LastSeen    *time.Time        `json:"last_seen" doc:"time in UTC"`
-	CPUs        number            `json:"cpus" doc:"CPU cores"`
-	MemoryBytes int64             `json:"memory_bytes" doc:"memory"`
-	Labels      map[string]string `json:"labels" doc:"labels of the worker"`
-	Devices     []deviceView      `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (which holds it, or null)"`
-	Links       []linkView        `json:"links" doc:"fast links between devices: a, b, kind, lanes"`
-	Faults      []faultView       `json:"faults" doc:"why it gets no new trials: word (unfit, drained, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials, actor (who cordoned or drained it, or \"\")"`
-	Warnings    []string          `json:"warnings" doc:"problems that its worker found but that do not prevent trials"`
+	Name        string                         `json:"name" doc:"name of the node"`
+	State       string                         `json:"state" doc:"up, draining, lost or left"`
+	Reason      string                         `json:"reason" doc:"why it is in that state"`
+	Hostname    string                         `json:"hostname" doc:"name of the machine"`
+	Version     string                         `json:"version" doc:"version of its worker"`
+	Trusted     bool                           `json:"trusted" doc:"whether its worker has joined this server and signs its messages"`
+	LastSeen    *time.Time                     `json:"last_seen" doc:"time in UTC"`
+	CPUs        number                         `json:"cpus" doc:"CPU cores"`
+	MemoryBytes int64                          `json:"memory_bytes" doc:"memory"`
+	Labels      map[string]string              `json:"labels" doc:"labels of the worker"`
+	Devices     []deviceView                   `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (which holds it, or null)"`
+	Links       messages[*outbidv1.DeviceLink] `json:"links" doc:"fast links between devices: a, b, kind, lanes"`
+	Faults      []faultView                    `json:"faults" doc:"why it gets no new trials: word (unfit, drained, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials, actor (who cordoned or drained it, or \"\")"`
+	Warnings    []string                       `json:"warnings" doc:"problems that its worker found but that do not prevent trials"`
 }
 
 type deviceView struct {
@@ -37,20 +37,13 @@ type deviceView struct {
 	Trial       *string `json:"trial"`
 }
 
-type linkView struct {
-	A     int32  `json:"a"`
-	B     int32  `json:"b"`
-	Kind  string `json:"kind"`
-	Lanes int32  `json:"lanes"`
-}
-
 func viewNode(n *outbidv1.Node) nodeView {
 	info := n.GetInfo()
 	v := nodeView{
 		Name: info.GetName(), State: lowerEnum(n.GetState().String(), "NODE_STATE_"), Reason: n.GetReason(),
 		Hostname: info.GetHostname(), Version: info.GetVersion(), Trusted: info.GetTrusted(),
 		LastSeen: viewTime(n.GetLastSeen()), CPUs: number(info.GetCpus()), MemoryBytes: info.GetMemoryBytes(),
-		Labels: info.GetLabels(), Devices: []deviceView{}, Links: []linkView{}, Faults: viewFaults(n.GetFaults(), time.Now()),
+		Labels: info.GetLabels(), Devices: []deviceView{}, Links: info.GetLinks(), Faults: viewFaults(n.GetFaults(), time.Now()),
 		Warnings: append([]string{}, info.GetWarnings()...),
 	}
 	if v.Labels == nil {
@@ -72,9 +65,6 @@ func viewNode(n *outbidv1.Node) nodeView {
 			}
 		}
 		v.Devices = append(v.Devices, dv)
-	}
-	for _, l := range info.GetLinks() {
-		v.Links = append(v.Links, linkView{A: l.GetA(), B: l.GetB(), Kind: l.GetKind(), Lanes: l.GetLanes()})
 	}
 	return v
 }

@@ -2,15 +2,19 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 )
 
 // format is the output format of a listing.
@@ -113,6 +117,22 @@ func encodeJSON(v any, indent bool) ([]byte, error) {
 		return nil, err
 	}
 	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+// messages are API messages whose JSON is that of protojson. It fits messages without computed fields, enums, times and
+// 64-bit numbers.
+type messages[M proto.Message] []M
+
+// MarshalJSON implements json.Marshaler.
+func (l messages[M]) MarshalJSON() ([]byte, error) {
+	all := make([][]byte, len(l))
+	for i, m := range l {
+		var err error
+		if all[i], err = (protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}).Marshal(m); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", m.ProtoReflect().Descriptor().Name(), err)
+		}
+	}
+	return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]")), nil
 }
 
 // number is a float64 in JSON: a number, or one of the strings "NaN", "Infinity" and "-Infinity", as in the API.

@@ -14,19 +14,13 @@ import (
 
 // pricesView is the output of `prices -o json`.
 type pricesView struct {
-	Policy      string           `json:"policy" doc:"the policy that decides"`
-	Time        *time.Time       `json:"time" doc:"when the prices were set"`
-	SlotSeconds number           `json:"slot_seconds" doc:"length of a slot"`
-	Slots       int32            `json:"slots" doc:"slots that are planned ahead"`
-	Sweeps      int32            `json:"sweeps" doc:"number of sweeps from which the ranges are learnt"`
-	Ranges      []priceRangeView `json:"ranges" doc:"resource (device, cpu, gib), low (price of a free slot), high (price of a fully promised slot), per unit and slot"`
-	Prices      []slotPriceView  `json:"prices" doc:"type, begins, ends, device, cpu and gib (prices of a unit for a slot), promised (devices), devices"`
-}
-
-type priceRangeView struct {
-	Resource string `json:"resource"`
-	Low      number `json:"low"`
-	High     number `json:"high"`
+	Policy      string                         `json:"policy" doc:"the policy that decides"`
+	Time        *time.Time                     `json:"time" doc:"when the prices were set"`
+	SlotSeconds number                         `json:"slot_seconds" doc:"length of a slot"`
+	Slots       int32                          `json:"slots" doc:"slots that are planned ahead"`
+	Sweeps      int32                          `json:"sweeps" doc:"number of sweeps from which the ranges are learnt"`
+	Ranges      messages[*outbidv1.PriceRange] `json:"ranges" doc:"resource (device, cpu, gib), low (price of a free slot), high (price of a fully promised slot), per unit and slot"`
+	Prices      []slotPriceView                `json:"prices" doc:"type, begins, ends, device, cpu and gib (prices of a unit for a slot), promised (devices), devices"`
 }
 
 type slotPriceView struct {
@@ -81,10 +75,7 @@ func viewPrices(got *outbidv1.GetPricesResponse, kind string) pricesView {
 	p := got.GetPrices()
 	v := pricesView{
 		Policy: got.GetPolicy(), Time: viewTime(p.GetTime()), SlotSeconds: number(p.GetSlotSeconds()), Slots: p.GetSlots(), Sweeps: p.GetSweeps(),
-		Ranges: []priceRangeView{}, Prices: []slotPriceView{},
-	}
-	for _, r := range p.GetRanges() {
-		v.Ranges = append(v.Ranges, priceRangeView{r.GetResource(), number(r.GetLow()), number(r.GetHigh())})
+		Ranges: p.GetRanges(), Prices: []slotPriceView{},
 	}
 	for _, s := range p.GetPrices() {
 		if kind != "" && s.GetType() != kind {
@@ -106,7 +97,7 @@ func (rd *roundCommands) showPrices(v pricesView) {
 	rd.printf("prices of %s, for a slot of %s, learnt from %s\n", rd.when(v.Time), formatDuration(float64(v.SlotSeconds)), english.Plural(int(v.Sweeps), "sweep", ""))
 	var bounds []string
 	for _, r := range v.Ranges {
-		bounds = append(bounds, fmt.Sprintf("%s %s to %s", r.Resource, formatMetric(float64(r.Low)), formatMetric(float64(r.High))))
+		bounds = append(bounds, fmt.Sprintf("%s %s to %s", r.GetResource(), formatMetric(r.GetLow()), formatMetric(r.GetHigh())))
 	}
 	rd.printf("%s\n\n", strings.Join(bounds, ", "))
 	t := table{width: rd.columns(), header: []string{"TYPE", "FROM", "TO", "PROMISED", "DEVICE", "CPU", "GIB"}, spare: []string{"GIB", "CPU"}}

@@ -121,11 +121,11 @@ func TestReplayOfOptionsThatAreNoMore(t *testing.T) {
 func TestReplayUnderOthersHasTheLedgersOptions(t *testing.T) {
 	t.Parallel()
 	plain := simLedger(t, "tiresias", "--option", "threshold=60")
-	agents := 0
+	bidders := 0
 	file := recorded(t, plain, tiresias("60"), func(e *outbidv1.Event) {
-		if s := e.GetSweepSubmitted().GetSpec(); s != nil && agents < 3 {
+		if s := e.GetSweepSubmitted().GetSpec(); s != nil && bidders < 3 {
 			s.Agent = &outbidv1.Agent{Plugin: "patient"}
-			agents++
+			bidders++
 		}
 	})
 	common := []string{"--policy", "fifo", "-o", "jsonl", "--no-times"}
@@ -139,7 +139,7 @@ func TestReplayUnderOthersHasTheLedgersOptions(t *testing.T) {
 	}
 	for _, said := range []string{
 		"assumed: policy tiresias has the options that it had last: interval=1m0s promote=0 threshold=60 unit=job",
-		"assumed: 3 sweeps had agents that are programs of their own",
+		"assumed: 3 sweeps had bidders that are programs of their own",
 	} {
 		if !strings.Contains(errs, said) {
 			t.Errorf("it does not say %q: %s", said, errs)

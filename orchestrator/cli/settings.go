@@ -45,7 +45,7 @@ func settingsOf(cmd *cobra.Command) settings.Command {
 	used := strings.Fields(cmd.Annotations[globalFlags])
 	inherited := cmd.InheritedFlags()
 	return settings.Command{Name: cmd.Name(), Flags: cmd.Flags(), Takes: func(f *pflag.Flag) bool {
-		if f.Name == configFlag || f.Name == "help" {
+		if f.Name == configFlag || f.Name == "help" || isOldName(f) {
 			return false
 		}
 		return inherited.Lookup(f.Name) == nil || slices.Contains(used, f.Name)

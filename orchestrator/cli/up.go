@@ -27,9 +27,9 @@ const (
 // serverFlags has the flags of up and serve.
 type serverFlags struct {
 	server.Config
-	// policyOptions are NAME=VALUE, agents NAME=COMMAND.
-	policyOptions, agents []string
-	ledgerKeep            string
+	// policyOptions are NAME=VALUE, bidders NAME=COMMAND.
+	policyOptions, bidders []string
+	ledgerKeep             string
 }
 
 // commonFlags adds the flags that up and serve share.
@@ -42,7 +42,7 @@ func (sv *serverCommands) commonFlags(cmd *cobra.Command, o *serverFlags) {
 		"(default: DATA/store)")
 	f.StringVar(&o.Policy, "policy", registry.Default, "policy that gives devices to trials: "+strings.Join(names, ", "))
 	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/reference/policies.md")
-	agentFlags(cmd, o)
+	sv.bidderFlags(cmd, o)
 	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker continues without contact to this server")
 	f.StringVar(&o.ledgerKeep, "ledger-keep", "30d", "`TIME` until the ledger moves to the store")
 	f.BoolVar(&o.AcceptLedgerLoss, "accept-ledger-loss", false, "start although the ledger has lost acknowledged data, and give up that data for good; first "+
@@ -68,7 +68,7 @@ func (o *serverFlags) parse(flags *pflag.FlagSet) error {
 		return badInput("--policy-option: %w", err)
 	}
 	o.PolicyOptions = options.Given()
-	if o.Agents, err = agentCommands(o.agents); err != nil {
+	if o.Bidders, err = bidderCommands(o.bidders); err != nil {
 		return err
 	}
 	if o.LedgerKeep, err = parseKeep(o.ledgerKeep); err != nil {

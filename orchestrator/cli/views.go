@@ -13,8 +13,9 @@ import (
 )
 
 // The structs below are the output of -o json. They are stable: fields are only added. The doc tags become the
-// reference in docs/reference/cli.md. protojson would print the API's messages, without the columns that the CLI computes,
-// with 64-bit numbers and durations as strings, and with spaces that its documentation calls unstable.
+// reference in docs/reference/cli.md. Messages that protojson prints in the same form are
+// printed by it (messages). It would change the others: they have columns that the CLI computes, states in words, 64-bit
+// numbers (strings for protojson), times with other digits, or another order.
 
 // sweepView is a sweep.
 type sweepView struct {

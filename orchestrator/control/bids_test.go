@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -18,10 +18,10 @@ import (
 )
 
 // hear answers the question of the last step, and those of the steps that follow.
-func (b *bench) hear(agents agent.Agent) {
+func (b *bench) hear(bidders bidder.Bidder) {
 	b.tb.Helper()
 	for b.out.Bids != nil {
-		b.step(b.out.Bids.Ask(agents))
+		b.step(b.out.Bids.Ask(bidders))
 	}
 }
 
@@ -36,14 +36,14 @@ func (b *bench) rounds() []*outbidv1.RoundDecided {
 	return all
 }
 
-// auctioneer returns a bench on which sweeps bid under Themis, with agents that bid like the built-in one.
+// auctioneer returns a bench on which sweeps bid under Themis, with bidders that bid like the built-in one.
 func auctioneer(t *testing.T, devices int) (*bench, *themis.Policy) {
 	t.Helper()
 	p := themis.New(policy.NewOptions(map[string]string{"f": "0"}))
 	spec := sim.Sweep("s", "min", 4, sim.Tuner("random", map[string]int64{"max_steps": 9}))
 	b := benchOf(t, control.NewCore((&moody{}).settings(), p, state.New()), devices, spec)
 	if b.out.Bids != nil || len(b.rounds()) == 0 {
-		t.Fatal("a round without agents outside waits for some")
+		t.Fatal("a round without bidders outside waits for some")
 	}
 	return b, p
 }
@@ -68,9 +68,9 @@ func (b *bench) submit(spec *outbidv1.SweepSpec) (id string) {
 	return id
 }
 
-// While external agents are asked, reports, submissions and workers are handled; only rounds wait. An answer counts
+// While external bidders are asked, reports, submissions and workers are handled; only rounds wait. An answer counts
 // once, and only for the open question. A policy keeps no state from a round that waits.
-func TestOnlyRoundsWaitForAgents(t *testing.T) {
+func TestOnlyRoundsWaitForBidders(t *testing.T) {
 	t.Parallel()
 	b, p := auctioneer(t, 4)
 	memory := func() string {
@@ -105,7 +105,7 @@ func TestOnlyRoundsWaitForAgents(t *testing.T) {
 		}
 	}
 	b.submit(sim.Sweep("s", "min", 4, sim.Tuner("random", nil)))
-	answer := question.Ask(agent.BuiltIn{})
+	answer := question.Ask(bidder.BuiltIn{})
 	unknown := answer
 	unknown.Question++
 	if b.step(unknown); len(b.rounds()) > 0 {
@@ -122,23 +122,23 @@ func TestOnlyRoundsWaitForAgents(t *testing.T) {
 	}
 }
 
-// Devices that were free when agents were asked may be taken when they answer, and a sweep that asked may be gone.
+// Devices that were free when bidders were asked may be taken when they answer, and a sweep that asked may be gone.
 // Such bids are dropped. The others count, and are in the ledger as they counted.
 func TestBidsThatNoLongerFit(t *testing.T) {
 	t.Parallel()
-	row := func(node string, rho float64) agent.Row {
-		return agent.Row{Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "cpu", Node: node}}, Rho: rho}
+	row := func(node string, rho float64) bidder.Row {
+		return bidder.Row{Gangs: []bidder.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "cpu", Node: node}}, Rho: rho}
 	}
 	ask := func(t *testing.T) (*bench, string, control.BidsAnswer) {
 		b, _ := auctioneer(t, 4)
 		b.join("n2", 1)
 		b.join("n3", 1)
 		id := b.submit(moodySweep("moody"))
-		answer := b.out.Bids.Ask(agent.BuiltIn{})
+		answer := b.out.Bids.Ask(bidder.BuiltIn{})
 		if _, asked := answer.Answers[id]; !asked {
 			t.Fatalf("%s was not asked: %v", id, answer)
 		}
-		answer.Answers[id] = agent.Table{Rho: 9, Ideal: 1, Rows: []agent.Row{row("n2", 2), row("n3", 3)}}
+		answer.Answers[id] = bidder.Table{Rho: 9, Ideal: 1, Rows: []bidder.Row{row("n2", 2), row("n3", 3)}}
 		return b, id, answer
 	}
 	t.Run("a node is gone", func(t *testing.T) {
@@ -185,37 +185,37 @@ func bidderOf(t *testing.T, b *bench, sweep string) *outbidv1.Bidder {
 	return nil
 }
 
-// slowAgents bid like the built-in agent, after a delay.
-type slowAgents struct {
+// slowBidders bid like the built-in bidder, after a delay.
+type slowBidders struct {
 	takes time.Duration
 	asked atomic.Int32
 }
 
-func (*slowAgents) Names() []string { return []string{"moody"} }
+func (*slowBidders) Names() []string { return []string{"moody"} }
 
-func (s *slowAgents) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
+func (s *slowBidders) Bid(o *bidder.Offer, apps []*bidder.AppState) ([]bidder.Table, error) {
 	s.asked.Add(1)
 	pass(s.takes)
-	return agent.BuiltIn{}.Bid(o, apps)
+	return bidder.BuiltIn{}.Bid(o, apps)
 }
 
-// leadAuctions runs a loop whose sweeps may have such an agent, with a node.
-func leadAuctions(t *testing.T, record ledger.Ledger, agents control.Agents) (l *control.Loop, end func()) {
+// leadAuctions runs a loop whose sweeps may have such a bidder, with a node.
+func leadAuctions(t *testing.T, record ledger.Ledger, bidders control.Bidders) (l *control.Loop, end func()) {
 	t.Helper()
 	set := settings()
-	set.Agents = agents
+	set.Bidders = bidders
 	l, end = leadBy(t, themis.New(policy.NewOptions(nil)), set, record, time.Now)
 	l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b", Info: &outbidv1.NodeInfo{Devices: []*outbidv1.Device{{Type: "cpu"}, {Type: "cpu"}}}})
 	return l, end
 }
 
-// While an agent hangs for a minute, reports are decided at once, and workers are seen. The round comes after the
+// While a bidder hangs for a minute, reports are decided at once, and workers are seen. The round comes after the
 // answer.
-func TestAHangingAgentDoesNotDelayReports(t *testing.T) {
+func TestAHangingBidderDoesNotDelayReports(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		agents := &slowAgents{takes: time.Minute}
-		l, end := leadAuctions(t, ledger.NewMemory(), agents)
+		bidders := &slowBidders{takes: time.Minute}
+		l, end := leadAuctions(t, ledger.NewMemory(), bidders)
 		defer end()
 		spec := sim.Sweep("told", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 1000}))
 		spec.Workload, spec.Resources = &outbidv1.SweepSpec_External{External: &outbidv1.External{}}, nil
@@ -244,15 +244,15 @@ func TestAHangingAgentDoesNotDelayReports(t *testing.T) {
 			l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
 			pass(time.Second)
 		}
-		if running := runningTrials(t, l, bids); running > 0 || agents.asked.Load() != 1 {
-			t.Errorf("%d trials run before their agent bid; it was asked %d times", running, agents.asked.Load())
+		if running := runningTrials(t, l, bids); running > 0 || bidders.asked.Load() != 1 {
+			t.Errorf("%d trials run before their bidder bid; it was asked %d times", running, bidders.asked.Load())
 		}
 		if got := stateOf(t, l, "n"); got != outbidv1.NodeState_NODE_STATE_UP {
 			t.Errorf("the node is %s", got)
 		}
 		pass(2 * time.Second)
 		if running := runningTrials(t, l, bids); running != 2 {
-			t.Errorf("%d trials run after their agent bid, want 2", running)
+			t.Errorf("%d trials run after their bidder bid, want 2", running)
 		}
 	})
 }
@@ -271,14 +271,14 @@ func runningTrials(t *testing.T, l *control.Loop, sweep string) (n int) {
 	return n
 }
 
-// A leader that ends while an agent is asked leaves no trace of the question. The next leader asks about its own
-// state, and the ledger of both is replayed without an agent.
-func TestTheNextLeaderAsksAgentsAgain(t *testing.T) {
+// A leader that ends while a bidder is asked leaves no trace of the question. The next leader asks about its own
+// state, and the ledger of both is replayed without a bidder.
+func TestTheNextLeaderAsksBiddersAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}
-		agents := &slowAgents{takes: 10 * time.Second}
-		first, end := leadAuctions(t, record, agents)
+		bidders := &slowBidders{takes: 10 * time.Second}
+		first, end := leadAuctions(t, record, bidders)
 		id, err := first.Submit(t.Context(), moodySweep("moody"), "me", "")
 		if err != nil {
 			t.Fatal(err)
@@ -286,14 +286,14 @@ func TestTheNextLeaderAsksAgentsAgain(t *testing.T) {
 		pass(5 * time.Second)
 		end()
 		pass(10 * time.Second) // its answer is not used
-		second, end := leadAuctions(t, natsClock{record.Another(), record.last}, agents)
+		second, end := leadAuctions(t, natsClock{record.Another(), record.last}, bidders)
 		pass(5 * time.Second)
 		if running := runningTrials(t, second, id); running > 0 {
-			t.Errorf("%d trials run before their agent bid", running)
+			t.Errorf("%d trials run before their bidder bid", running)
 		}
 		pass(6 * time.Second)
-		if running := runningTrials(t, second, id); running != 2 || agents.asked.Load() != 2 {
-			t.Errorf("%d trials run; the agent was asked %d times", running, agents.asked.Load())
+		if running := runningTrials(t, second, id); running != 2 || bidders.asked.Load() != 2 {
+			t.Errorf("%d trials run; the bidder was asked %d times", running, bidders.asked.Load())
 		}
 		end()
 		audit, _, err := control.Replay(t.Context(), settings(), themis.New(policy.NewOptions(nil)), record.Another())

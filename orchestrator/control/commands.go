@@ -131,5 +131,5 @@ func (c *Commands) ControlNode(ctx context.Context, node string, command outbidv
 	return err
 }
 
-// AgentUp starts a new round, because an agent has become able to answer.
-func (c *Commands) AgentUp() { c.queue.put(AgentUp{}) }
+// BidderUp starts a new round, because a bidder has become able to answer.
+func (c *Commands) BidderUp() { c.queue.put(BidderUp{}) }

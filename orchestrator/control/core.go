@@ -68,9 +68,9 @@ type Settings struct {
 	Limits func(tenant string, set *outbidv1.Tenant) limits.Tenant
 	// Room returns why another sweep does not fit, or "" if it does. It is nil if that is not known.
 	Room func() string
-	// Agents are the external bidders that sweeps may choose, or nil. The core uses only their names; the loop asks
+	// Bidders are the external bidders that sweeps may choose, or nil. The core uses only their names; the loop asks
 	// them: see Outcome.Bids.
-	Agents Agents
+	Bidders Bidders
 	// Beside runs decide, which decides a round, and reports whether it has finished. If that takes too long, decide
 	// continues concurrently with the core's steps and ends with a PolicyDone input. If Beside is nil, the core
 	// waits.
@@ -84,8 +84,8 @@ type Settings struct {
 	NewPolicy func(*outbidv1.PolicySettings) (policy.Policy, error)
 }
 
-// Agents bid for the sweeps that chose one of them.
-type Agents = rounds.Agents
+// Bidders bid for the sweeps that chose one of them.
+type Bidders = rounds.Bidders
 
 // Core decides. It is not safe for concurrent use. The packages below this one each own a part of its state; the engine
 // carries events between them.
@@ -127,7 +127,7 @@ type Outcome struct {
 	// Retire names the sweeps whose remote tuners are no longer needed, and Ask those whose remote tuners have new
 	// events. A sweep in both gets a new client.
 	Retire, Ask []string
-	// Bids is the question to external agents, whose answer is an input, or nil.
+	// Bids is the question to external bidders, whose answer is an input, or nil.
 	Bids *BidsQuestion
 	// More reports that there is more to do at once: call Step again.
 	More bool
@@ -146,7 +146,7 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 		Lease: set.Lease, Overlap: set.Overlap, Version: set.Version, Term: set.Term, Store: set.Store, Tenants: set.Tenants, Trust: set.Trust, Sign: set.Sign, Seal: set.Seal,
 	})
 	c.rounds = rounds.New(e, st, p, c.faults, c.tenants, c.tuning, rounds.Settings{
-		Agents: set.Agents, Beside: set.Beside, NewPolicy: set.NewPolicy, Fairness: set.Fairness,
+		Bidders: set.Bidders, Beside: set.Beside, NewPolicy: set.NewPolicy, Fairness: set.Fairness,
 	})
 	c.sweeps = sweeps.New(e, st, c.trials, c.merging, c.faults, c.tenants, c.tuning, c.rounds, set.MaxPayload)
 	c.trials.Use(c.merging, c.tenants)

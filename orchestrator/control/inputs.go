@@ -3,7 +3,7 @@ package control
 import (
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/control/tuning"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -223,16 +223,16 @@ type PolicyDone struct{}
 
 func (PolicyDone) apply(c *Core) { c.rounds.Decided() }
 
-// BidsAnswer is the answer of external agents to a question, or the errors of those that failed. It is ignored unless
+// BidsAnswer is the answer of external bidders to a question, or the errors of those that failed. It is ignored unless
 // the question is open.
 type BidsAnswer struct {
 	Question uint64
-	Answers  agent.Answers
+	Answers  bidder.Answers
 }
 
 func (in BidsAnswer) apply(c *Core) { c.rounds.Bid(in.Question, in.Answers) }
 
-// AgentUp reports that an external agent has become able to answer.
-type AgentUp struct{}
+// BidderUp reports that an external bidder has become able to answer.
+type BidderUp struct{}
 
-func (AgentUp) apply(c *Core) { c.engine.AskPolicy() }
+func (BidderUp) apply(c *Core) { c.engine.AskPolicy() }

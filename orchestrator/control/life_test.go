@@ -120,7 +120,7 @@ func (l *life) newPolicy() policy.Policy {
 
 func (l *life) settings() control.Settings {
 	set := settings()
-	set.Agents, set.Beside, set.Prices = &slowAgents{}, l.beside, func() *outbidv1.DevicePrices { return l.prices }
+	set.Bidders, set.Beside, set.Prices = &slowBidders{}, l.beside, func() *outbidv1.DevicePrices { return l.prices }
 	set.NewPolicy = func(s *outbidv1.PolicySettings) (policy.Policy, error) {
 		p, err := lab.Policies().New(s.GetName(), policy.NewOptions(s.GetOptions()))
 		return dividing(p), err
@@ -202,7 +202,7 @@ func (l *life) compare() {
 	if l.question != nil {
 		return // the core itself is not asked again, the restored ones are
 	}
-	l.same(others, control.AgentUp{}, control.AgentUp{})
+	l.same(others, control.BidderUp{}, control.BidderUp{})
 	if l.question != nil {
 		mine := l.bid()
 		theirs := mine
@@ -224,7 +224,7 @@ func (l *life) same(others map[string]*control.Core, mine, theirs control.Input)
 			l.Fatal(fmt.Sprintf("after it was restored from %s, it decides otherwise (-decided +restored):\n%s", name, diff))
 		}
 		if diff := cmp.Diff(questions(l.question), questions(out.Bids), protocmp.Transform()); diff != "" {
-			l.Fatal(fmt.Sprintf("after it was restored from %s, it asks agents otherwise (-asked +restored):\n%s", name, diff))
+			l.Fatal(fmt.Sprintf("after it was restored from %s, it asks bidders otherwise (-asked +restored):\n%s", name, diff))
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 )
 
-// hear makes external agents answer the open question. Some answers come twice, and some are for an earlier question.
+// hear makes external bidders answer the open question. Some answers come twice, and some are for an earlier question.
 func (l *life) hear() {
 	answer := l.bid()
 	if l.n(4) == 0 {
@@ -25,9 +25,9 @@ func (l *life) hear() {
 	}
 }
 
-// bid returns the answer of external agents: like the built-in agent's, with fewer rows or none.
+// bid returns the answer of external bidders: like the built-in bidder's, with fewer rows or none.
 func (l *life) bid() control.BidsAnswer {
-	answer := l.question.Ask(agent.BuiltIn{})
+	answer := l.question.Ask(bidder.BuiltIn{})
 	apps := make([]string, 0, len(answer.Answers))
 	for app := range answer.Answers {
 		apps = append(apps, app)
@@ -37,9 +37,9 @@ func (l *life) bid() control.BidsAnswer {
 		t := answer.Answers[app]
 		switch l.n(4) {
 		case 0:
-			t = agent.Table{Refused: "not in the mood"}
+			t = bidder.Table{Refused: "not in the mood"}
 		case 1:
-			t.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(agent.Row) bool { return l.n(2) == 0 })
+			t.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(bidder.Row) bool { return l.n(2) == 0 })
 			t.Rho *= 2
 		}
 		answer.Answers[app] = t
@@ -48,7 +48,7 @@ func (l *life) bid() control.BidsAnswer {
 }
 
 // questions returns the requests of a question, whatever its number.
-func questions(q *control.BidsQuestion) []agent.BidRequest {
+func questions(q *control.BidsQuestion) []bidder.BidRequest {
 	if q == nil {
 		return nil
 	}

@@ -251,7 +251,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 	}
 	l.deletes.add(out.Delete)
 	l.tuners.consult(out.Retire, out.Ask)
-	l.askAgents(out.Bids)
+	l.askBidders(out.Bids)
 	return out.More, nil
 }
 

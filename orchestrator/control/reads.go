@@ -95,9 +95,9 @@ func (r *Reads) Impossible(spec *outbidv1.SweepSpec) string {
 	return cluster.Impossible(nodes, compiled.Demand)
 }
 
-// CheckAgent returns what is wrong with the agent that a sweep chose, as Submit does.
-func (r *Reads) CheckAgent(spec *outbidv1.SweepSpec) error {
-	return rounds.CheckAgent(r.cfg.Policy, r.cfg.Settings.Agents, spec)
+// CheckBidder returns what is wrong with the bidder that a sweep chose, as Submit does.
+func (r *Reads) CheckBidder(spec *outbidv1.SweepSpec) error {
+	return rounds.CheckBidder(r.cfg.Policy, r.cfg.Settings.Bidders, spec)
 }
 
 // Round returns one round from the ledger. 0 means the newest that granted or revoked something.

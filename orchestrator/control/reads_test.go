@@ -181,7 +181,7 @@ func (s *site) everything(tb testing.TB) {
 	s.Blobs()
 	s.Deleted()
 	_ = s.MayReach(&outbidv1.AccessRequest{Node: "n1", Fork: &outbidv1.ForkRef{Sweep: "s", Trial: 0, LeaseId: 1}})
-	_ = s.CheckAgent(&outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "none"}})
+	_ = s.CheckBidder(&outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "none"}})
 }
 
 // fair returns how sweeps fare, and counts the calls.

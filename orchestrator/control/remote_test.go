@@ -204,7 +204,7 @@ func TestAnswersCountOnceAndInOrder(t *testing.T) {
 	b := newRemoteBench(t, 2, "random", 3)
 	b.expect(0, 0)
 	for range 3 {
-		b.step(control.Tick{}, control.AgentUp{})
+		b.step(control.Tick{}, control.BidderUp{})
 	}
 	if open := b.core.Remote("s-1").Open(); len(open) != 1 {
 		t.Fatalf("it was asked %d times", len(open))

@@ -287,7 +287,7 @@ func averageAgain(ctx context.Context, dir string) (_ int, err error) {
 		o := &outbidv1.Consolidation{Step: 900, Key: fmt.Sprintf("checkpoints/s-1/%d/000000000900-7.safetensors", k), Sources: sources}
 		g.Go(func() error {
 			for {
-				switch _, err := worker.Consolidate(ctx, how, store, o); {
+				switch _, err := worker.Average(ctx, how, store, o); {
 				case ctx.Err() != nil:
 					return nil //nolint:nilerr // it ended as requested
 				case err != nil:

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// gatedAgent is a bidder that creates a file when it is asked for bids, and answers like the built-in bidder once
+// gatedBidder is a bidder that creates a file when it is asked for bids, and answers like the built-in bidder once
 // another file exists.
-type gatedAgent struct{ asked, open string }
+type gatedBidder struct{ asked, open string }
 
-func (g gatedAgent) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
-	tables, err := agent.BuiltIn{}.Bid(o, apps) // for the offer at the time of the request
+func (g gatedBidder) Bid(o *bidder.Offer, apps []*bidder.AppState) ([]bidder.Table, error) {
+	tables, err := bidder.BuiltIn{}.Bid(o, apps) // for the offer at the time of the request
 	if err := os.WriteFile(g.asked, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -51,12 +51,12 @@ func (g gate) args() []string {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return []string{"--lease", "15s", "--agent", "gated=" + self + " " + g.asked + " " + g.open, "--agent-timeout", "2m"}
+	return []string{"--lease", "15s", "--bidder", "gated=" + self + " " + g.asked + " " + g.open, "--bidder-timeout", "2m"}
 }
 
 func (g gate) awaitQuestion() {
 	g.t.Helper()
-	poll(g.t, "the agent to be asked", func() bool { return exists(g.asked) })
+	poll(g.t, "the bidder to be asked", func() bool { return exists(g.asked) })
 }
 
 func (g gate) release() {
@@ -69,7 +69,7 @@ func (g gate) release() {
 // gated submits a sweep with that bidder once the bidder is up. Until then it cannot bid, and the sweep gets leftovers.
 func (c *cluster) gated(trials int) string {
 	c.t.Helper()
-	c.until("an agent is up")
+	c.until("a bidder is up")
 	spec := job{
 		name: "gated", mode: "well", tuner: random(2), trials: int32(trials), env: map[string]string{"PACE": "100ms"},
 	}.spec(c.t, c.locks)
@@ -135,10 +135,10 @@ func (c *cluster) bidder(id string) (found *outbidv1.Bidder) {
 	return found
 }
 
-// TestReportsWaitForNoAgent checks a bidder that hangs. Reports of other sweeps are decided as fast as by an
+// TestReportsWaitForNoBidder checks a bidder that hangs. Reports of other sweeps are decided as fast as by an
 // undisturbed server. The server is killed while it waits; the next one asks the bidder again, which then bids. The
 // ledger of both can be replayed without a bidder.
-func TestReportsWaitForNoAgent(t *testing.T) {
+func TestReportsWaitForNoBidder(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	c := newCluster(t, g.args()...)
@@ -150,12 +150,12 @@ func TestReportsWaitForNoAgent(t *testing.T) {
 	reports, usual := other.timeReports(), calm.timeReports()
 	pause(6 * time.Second)
 	if sw := c.sweep(id); sw.GetSteps() > 0 {
-		t.Error("its trials train, and its agent has not bid")
+		t.Error("its trials train, and its bidder has not bid")
 	}
 	p99, twins := reports(), usual()
-	t.Logf("reports: p99 %.1f ms while an agent hung, %.1f ms of another server meanwhile", p99, twins)
+	t.Logf("reports: p99 %.1f ms while a bidder hung, %.1f ms of another server meanwhile", p99, twins)
 	if most := max(50, 3*twins); p99 > most {
-		t.Errorf("reports took %.1f ms (p99) while an agent hung, want at most %.1f", p99, most)
+		t.Errorf("reports took %.1f ms (p99) while a bidder hung, want at most %.1f", p99, most)
 	}
 	twin.stop()
 	c.kill()

@@ -102,8 +102,8 @@ func TestMain(m *testing.M) {
 		servePlugin()
 		os.Exit(0)
 	}
-	if handshake := pluginhost.Handshake(pluginhost.Agent); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
-		serveSlowAgent(os.Args[1], os.Args[2:]...)
+	if handshake := pluginhost.Handshake(pluginhost.Bidder); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
+		serveSlowBidder(os.Args[1], os.Args[2:]...)
 		os.Exit(0)
 	}
 	runMoreAtOnce()

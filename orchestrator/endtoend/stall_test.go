@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
-	agentplugin "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
+	bidderplugin "github.com/outbid-dev/outbid/orchestrator/bidder/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -282,51 +282,51 @@ func (c *cluster) others() time.Duration {
 	return time.Since(began)
 }
 
-// serveSlowAgent bids like the built-in bidder, each time after a delay; or, with several arguments, like gatedAgent.
-func serveSlowAgent(after string, gate ...string) {
+// serveSlowBidder bids like the built-in bidder, each time after a delay; or, with several arguments, like gatedBidder.
+func serveSlowBidder(after string, gate ...string) {
 	if len(gate) > 0 {
-		agentplugin.Serve(agentplugin.Factory{Name: "gated", Version: "1", Agent: gatedAgent{asked: after, open: gate[0]}})
+		bidderplugin.Serve(bidderplugin.Factory{Name: "gated", Version: "1", Bidder: gatedBidder{asked: after, open: gate[0]}})
 		return
 	}
 	d, err := time.ParseDuration(after)
 	if err != nil {
 		panic(err)
 	}
-	agentplugin.Serve(agentplugin.Factory{Name: "slow", Version: "1", Agent: slowAgent(d)})
+	bidderplugin.Serve(bidderplugin.Factory{Name: "slow", Version: "1", Bidder: slowBidder(d)})
 }
 
-type slowAgent time.Duration
+type slowBidder time.Duration
 
-func (a slowAgent) Bid(o *agent.Offer, states []*agent.AppState) ([]agent.Table, error) {
+func (a slowBidder) Bid(o *bidder.Offer, states []*bidder.AppState) ([]bidder.Table, error) {
 	pause(time.Duration(a))
-	return agent.BuiltIn{}.Bid(o, states)
+	return bidder.BuiltIn{}.Bid(o, states)
 }
 
-// underAgent is a cluster whose sweeps may choose a slow bidder, with a running sweep, and another one that has chosen
+// underBidder is a cluster whose sweeps may choose a slow bidder, with a running sweep, and another one that has chosen
 // the bidder.
-func underAgent(t *testing.T, takes, timeout string) (c *cluster, id string, slow *outbidv1.SweepSpec) {
+func underBidder(t *testing.T, takes, timeout string) (c *cluster, id string, slow *outbidv1.SweepSpec) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = newCluster(t, "--lease", "15s", "--agent", "slow="+self+" "+takes, "--agent-timeout", timeout)
+	c = newCluster(t, "--lease", "15s", "--bidder", "slow="+self+" "+takes, "--bidder-timeout", timeout)
 	c.worker("n1", "cpu:4", "")
 	slow = job{name: "slow", mode: "well", tuner: random(2), trials: 2}.spec(t, c.locks)
 	slow.Agent = &outbidv1.Agent{Plugin: "slow"}
 	return c, c.long(), slow
 }
 
-// TestAnAgentThatHangs checks a bidder in a separate process that hangs: a round waits for it for half a second and
+// TestABidderThatHangs checks a bidder in a separate process that hangs: a round waits for it for half a second and
 // continues without its bid. Reports are decided all the time, other sweeps are submitted, done and stopped, and its
 // sweep gets leftovers.
-func TestAnAgentThatHangs(t *testing.T) {
+func TestABidderThatHangs(t *testing.T) {
 	t.Parallel()
-	c, id, slow := underAgent(t, "1h", "500ms")
+	c, id, slow := underBidder(t, "1h", "500ms")
 	usual := c.others()
 	c.stall(id, func() {
 		other := c.submit(slow)
-		t.Logf("other sweeps took %s while the agent hung, %s before", c.others(), usual)
+		t.Logf("other sweeps took %s while the bidder hung, %s before", c.others(), usual)
 		for range 10 {
 			c.mustGoOn(id, 10*time.Second)
 			pause(time.Second)
@@ -336,11 +336,11 @@ func TestAnAgentThatHangs(t *testing.T) {
 	c.stop()
 }
 
-// TestAnAgentThatTakesFiveSeconds checks a bidder that takes, and may take, five seconds for each bid: only rounds wait
+// TestABidderThatTakesFiveSeconds checks a bidder that takes, and may take, five seconds for each bid: only rounds wait
 // for it. Reads are unaffected, and no lease ends.
-func TestAnAgentThatTakesFiveSeconds(t *testing.T) {
+func TestABidderThatTakesFiveSeconds(t *testing.T) {
 	t.Parallel()
-	c, id, slow := underAgent(t, "5s", "20s")
+	c, id, slow := underBidder(t, "5s", "20s")
 	c.stall(id, func() { c.mustDone(c.submit(slow)) })
 	c.stop()
 }

@@ -12,7 +12,7 @@ import (
 // A program cannot gain privileges, has limits, and is killed before the server.
 func TestAProgramIsConfined(t *testing.T) {
 	t.Parallel()
-	p, err := start(t, Agent, self(t), asProgram)
+	p, err := start(t, Bidder, self(t), asProgram)
 	if err != nil {
 		t.Fatal(err)
 	}

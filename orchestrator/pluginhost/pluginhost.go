@@ -1,6 +1,6 @@
 // Package pluginhost runs programs next to the server that serve one gRPC service over hashicorp/go-plugin: external
 // tuners and bidders. It handles how such a program starts, its output, and that it ends with the server. The
-// services are defined in orchestrator/tuner/plugin and orchestrator/agent/plugin.
+// services are defined in orchestrator/tuner/plugin and orchestrator/bidder/plugin.
 package pluginhost
 
 import (
@@ -37,8 +37,8 @@ type Kind string
 
 // The kinds of programs.
 const (
-	Tuner Kind = "tuner"
-	Agent Kind = "agent"
+	Tuner  Kind = "tuner"
+	Bidder Kind = "agent" // as in the handshake of 1.0.0-rc.1
 )
 
 // Handshake returns go-plugin's handshake for both sides. It is not a secret; it only distinguishes plugins from

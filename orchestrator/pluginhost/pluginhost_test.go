@@ -21,7 +21,7 @@ const asProgram = "serve-as-a-program"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asProgram {
-		Serve(Agent, func(grpc.ServiceRegistrar) {})
+		Serve(Bidder, func(grpc.ServiceRegistrar) {})
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -55,7 +55,7 @@ func answers(ctx context.Context, p *Program) error {
 
 func TestAProgramAnswersUntilItIsClosed(t *testing.T) {
 	t.Parallel()
-	p, err := start(t, Agent, self(t), asProgram)
+	p, err := start(t, Bidder, self(t), asProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func gone(t *testing.T, p *Program) {
 
 func TestAProgramEndsWithTheServer(t *testing.T) {
 	t.Parallel()
-	p, err := start(t, Agent, self(t), asProgram)
+	p, err := start(t, Bidder, self(t), asProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestAProgramEndsWithTheServer(t *testing.T) {
 
 func TestAKilledProgramIsGoneAtOnce(t *testing.T) {
 	t.Parallel()
-	p, err := start(t, Agent, self(t), asProgram)
+	p, err := start(t, Bidder, self(t), asProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestNoSocketIsLeftBehind(t *testing.T) { //nolint:paralleltest // it sets a
 		return len(found)
 	}
 	for what, end := range map[string]func(*Program){"closed": (*Program).Close, "killed": (*Program).Kill} {
-		p, err := start(t, Agent, self(t), asProgram)
+		p, err := start(t, Bidder, self(t), asProgram)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestNoSocketIsLeftBehind(t *testing.T) { //nolint:paralleltest // it sets a
 			t.Errorf("a program that was %s left %v, %v", what, left, err)
 		}
 	}
-	if _, err := start(t, Agent, "/bin/true"); err == nil {
+	if _, err := start(t, Bidder, "/bin/true"); err == nil {
 		t.Error("/bin/true is a plugin")
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
@@ -141,7 +141,7 @@ func TestNoSocketIsLeftBehind(t *testing.T) { //nolint:paralleltest // it sets a
 
 func TestAFrozenProgramIsEnded(t *testing.T) {
 	t.Parallel()
-	p, err := start(t, Agent, "sh", "-c", "exec "+self(t)+" "+asProgram)
+	p, err := start(t, Bidder, "sh", "-c", "exec "+self(t)+" "+asProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestWhatIsNoProgramIsNamed(t *testing.T) {
 
 func TestWhatAProgramStartedDoesNotHoldItUp(t *testing.T) {
 	t.Parallel()
-	p, err := start(t, Agent, "sh", "-c", "sleep 600 & exec "+self(t)+" "+asProgram)
+	p, err := start(t, Bidder, "sh", "-c", "sleep 600 & exec "+self(t)+" "+asProgram)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ package policy
 import (
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -105,9 +105,9 @@ type Revoke struct {
 // Bidding is a policy in which sweeps bid. Sweeps may choose a bidder outside the binary.
 type Bidding interface {
 	Policy
-	// UseAgents sets the bidder for these sweeps; with nil they do not bid. It must answer at once and is asked about
+	// UseBidder sets the bidder for these sweeps; with nil they do not bid. It must answer at once and is asked about
 	// each sweep once in a round. The answers of a round are recorded in its Auction, one Bidder for each sweep asked,
 	// so that the round can be decided again from the record. A round may be started to find out what it asks, and then
 	// decided from the snapshot before it.
-	UseAgents(agent.Agent)
+	UseBidder(bidder.Bidder)
 }

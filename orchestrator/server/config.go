@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
+	bidders "github.com/outbid-dev/outbid/orchestrator/bidder/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/pods"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
@@ -71,10 +71,10 @@ type Config struct {
 	Policies registry.Registry
 	// WhatIf simulates a ledger under other policies, for explanations. If nil, nothing is simulated.
 	WhatIf WhatIf
-	// Agents maps each bidder's name to the command of its program.
-	Agents map[string][]string
-	// AgentTimeout is how long a program may take to bid in a round; by default half a second.
-	AgentTimeout time.Duration
+	// Bidders maps each bidder's name to the command of its program.
+	Bidders map[string][]string
+	// BidderTimeout is how long a program may take to bid in a round; by default half a second.
+	BidderTimeout time.Duration
 	// LedgerKeep is how long the ledger stays in NATS before it moves to the store; by default DefaultLedgerKeep, at
 	// least MinLedgerKeep, or KeepLedger.
 	LedgerKeep time.Duration
@@ -110,8 +110,8 @@ type Config struct {
 	Note func(string)
 }
 
-// minAgentTimeout is less than a program needs to wake up on a busy machine.
-const minAgentTimeout = 10 * time.Millisecond
+// minBidderTimeout is less than a program needs to wake up on a busy machine.
+const minBidderTimeout = 10 * time.Millisecond
 
 // filled returns the configuration with its defaults, or a *FieldError.
 func (c Config) filled() (Config, error) {
@@ -136,7 +136,7 @@ func (c Config) filled() (Config, error) {
 	if _, _, err := c.newPolicy(); err != nil {
 		return c, err
 	}
-	if err := c.checkAgents(); err != nil {
+	if err := c.checkBidders(); err != nil {
 		return c, err
 	}
 	if _, err := c.openPods(); err != nil {
@@ -189,8 +189,8 @@ func (c *Config) setDefaults() {
 	if c.Policy == "" {
 		c.Policy = registry.Default
 	}
-	if c.AgentTimeout == 0 {
-		c.AgentTimeout = agents.Usual().Deadline
+	if c.BidderTimeout == 0 {
+		c.BidderTimeout = bidders.Usual().Deadline
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -204,16 +204,16 @@ func (c *Config) setDefaults() {
 	}
 }
 
-func (c *Config) checkAgents() error {
-	if c.AgentTimeout < minAgentTimeout {
-		return badValue("AgentTimeout", c.AgentTimeout.String(), "want %s or more", minAgentTimeout)
+func (c *Config) checkBidders() error {
+	if c.BidderTimeout < minBidderTimeout {
+		return badValue("BidderTimeout", c.BidderTimeout.String(), "want %s or more", minBidderTimeout)
 	}
-	for name, command := range c.Agents {
+	for name, command := range c.Bidders {
 		switch {
 		case !regexp.MustCompile(`^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(name):
-			return badValue("Agents", name, "want a name of lower-case letters, digits and dashes")
+			return badValue("Bidders", name, "want a name of lower-case letters, digits and dashes")
 		case len(command) == 0:
-			return badValue("Agents", name, "has no command")
+			return badValue("Bidders", name, "has no command")
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.warnUnasked(rules)
-	if err := s.openAgents(ctx); err != nil {
+	if err := s.openBidders(ctx); err != nil {
 		return err
 	}
 	tuners := &tunerHost{}
@@ -93,7 +93,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Version:    s.cfg.Version,
 			Lease:      s.cfg.Lease, Overlap: s.overlap(), Term: s.lead.Term(), Store: s.store.String(), Tenants: s.hasTokens(),
 			Trust: s.members.isMember, Sign: s.members.signFunction, Seal: s.seal,
-			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
+			Bidders: s.bidders, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log), Prices: s.prices.Message,
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
@@ -131,7 +131,7 @@ func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
 	s.group.start(ctx, "secrets of tenants", s.vault.Follow)
 	s.group.start(ctx, "API tokens", s.accounts.Follow)
-	s.group.start(ctx, "agents", s.watchAgents)
+	s.group.start(ctx, "bidders", s.watchBidders)
 	if s.label != nil {
 		s.group.start(ctx, "leader's label", s.label.run)
 	}

@@ -36,7 +36,7 @@ func (c *Config) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) 
 
 // warnUnasked warns if bidders are configured but the policy does not hold auctions.
 func (s *Server) warnUnasked(rules policy.Policy) {
-	if _, ok := rules.(policy.Bidding); !ok && len(s.cfg.Agents) > 0 {
+	if _, ok := rules.(policy.Bidding); !ok && len(s.cfg.Bidders) > 0 {
 		s.log.Warn("the policy does not hold auctions, so bidders are never asked; sweeps that choose one are rejected",
 			"policy", rules.Name())
 	}

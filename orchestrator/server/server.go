@@ -19,9 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outbid-dev/outbid/orchestrator/accounts"
-	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/audit"
+	bidders "github.com/outbid-dev/outbid/orchestrator/bidder/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
@@ -53,7 +53,7 @@ type Server struct {
 	retention *retention.Keeper
 	guard     *ledgerGuard
 	scrub     *ledgerScrub
-	agents    *agents.Pool
+	bidders   *bidders.Pool
 	vault     *secrets.Vault
 	audit     *audit.Log
 	accounts  *accounts.Store

@@ -31,7 +31,7 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	for _, check := range []func(*outbidv1.SweepSpec) error{
-		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts, checkPoints, checkMemory,
+		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkBidder, checkCheckpoints, checkRestarts, checkPoints, checkMemory,
 	} {
 		if err := check(s); err != nil {
 			return err

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import outbid as ob
 from outbid import plugin
 from outbid._search.space import fill_space
-from outbid.plugin._agent import AgentSide
+from outbid.plugin._bidder import BidderSide
 from outbid.plugin._tuner import TunerSide
 from outbid.v1 import auction_pb2, plugin_pb2, plugin_pb2_grpc, sweep_pb2
 
@@ -333,7 +333,7 @@ def bid_request(**settings: Any) -> plugin_pb2.BidRequest:
     return request
 
 
-class Watching(plugin.Agent):
+class Watching(plugin.Bidder):
     name = "watching"
 
     def bid(self, offer: plugin.Offer, app: plugin.AppState) -> plugin.Bid | plugin.NoBid:
@@ -343,33 +343,33 @@ class Watching(plugin.Agent):
         return plugin.Bid(2.5, 100, (plugin.Row(1.5, (plugin.Gangs("v100", 2, count=2),)),))
 
 
-def test_an_agent_sees_the_app_state() -> None:
-    agent = Watching()
-    side = AgentSide(agent)
+def test_a_bidder_sees_the_app_state() -> None:
+    bidder = Watching()
+    side = BidderSide(bidder)
     assert side.handshake(plugin_pb2.HandshakeRequest(protocol=1)).name == "watching"
     with pytest.raises(ob.InvalidError, match="protocol 7 is unknown"):
         side.handshake(plugin_pb2.HandshakeRequest(protocol=7))
     (table,) = side.bid(bid_request()).tables
     assert (table.rho, table.ideal_seconds, table.rows[0].gangs[0].count, table.refused) == (2.5, 100, 2, "")
-    assert agent.offer.round == 3 and agent.offer.cluster == {"v100": 8} and len(agent.offer.lots) == 2
-    assert [lot.type for lot in agent.seen.lots] == ["v100"]
-    (job,) = agent.seen.jobs
+    assert bidder.offer.round == 3 and bidder.offer.cluster == {"v100": 8} and len(bidder.offer.lots) == 2
+    assert [lot.type for lot in bidder.seen.lots] == ["v100"]
+    (job,) = bidder.seen.jobs
     assert job.left == 80 and job.held == plugin.Holding("v100", 2, 1, 10) and job.lost is None
     assert job.speeds.rate("v100", 2) == 10 and job.speeds.rate("v100", 4, "rack") == 10
     assert job.speeds.rate("k80") == 1 and job.speeds.rate("tpu") == 5
-    assert agent.seen.rho(40) == 1.0
-    assert agent.seen.own.rows[2].size == 4
+    assert bidder.seen.rho(40) == 1.0
+    assert bidder.seen.own.rows[2].size == 4
 
 
-def test_an_agent_may_want_nothing() -> None:
-    side = AgentSide(Watching())
+def test_a_bidder_may_want_nothing() -> None:
+    side = BidderSide(Watching())
     assert side.bid(bid_request(idle=True)).tables[0].refused == "no need"
     assert side.bid(bid_request(idle=3)).tables[0].refused == "agent.settings.idle: 3 is neither true nor false"
     assert "agent.settings.other: is not a setting" in side.bid(bid_request(other=1)).tables[0].refused
 
 
-def test_the_frugal_agent() -> None:
-    side = AgentSide(example("own-agent", "agent.py").Frugal())
+def test_the_frugal_bidder() -> None:
+    side = BidderSide(example("own-bidder", "bidder.py").Frugal())
 
     def sizes(**settings: Any) -> list[int]:
         (table,) = side.bid(bid_request(**settings)).tables
@@ -505,7 +505,7 @@ def test_a_program_ends_when_asked(program: Path) -> None:
     ("env", "problem"),
     [
         ({}, "which a server must start; configure it with tuner: {plugin: {command: [...]}} of a sweep"),
-        ({"OUTBID_PLUGIN": "agent"}, "with a tuner, but was started as an agent"),
+        ({"OUTBID_PLUGIN": "agent"}, "with a tuner, but was started as a bidder"),
     ],
 )
 def test_a_program_is_not_started_by_hand(program: Path, env: dict[str, str], problem: str) -> None:
@@ -537,12 +537,24 @@ def test_importing_plugins_is_light() -> None:
     assert not set(done.stdout.split()) & {"grpc", "numpy", "torch", "optuna", "rich"}
 
 
-def test_a_sweep_chooses_its_agent() -> None:
+def test_a_sweep_chooses_its_bidder() -> None:
     def chosen(**words: Any) -> Any:
         return ob.Sweep(space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", **words).to_dict().get("agent")
 
-    assert chosen(agent="frugal", agent_settings={"minutes": 3}) == {"plugin": "frugal", "settings": {"minutes": 3.0}}
-    assert chosen(agent="frugal")["plugin"] == "frugal"
+    assert chosen(bidder="frugal", bidder_settings={"minutes": 3}) == {"plugin": "frugal", "settings": {"minutes": 3.0}}
+    assert chosen(bidder="frugal")["plugin"] == "frugal"
     assert chosen() is None
-    with pytest.raises(ValueError, match="agent_settings: also set agent"):
-        chosen(agent_settings={"minutes": 3})
+    with pytest.raises(ValueError, match="bidder_settings: also set bidder"):
+        chosen(bidder_settings={"minutes": 3})
+
+
+def test_bidders_by_their_deprecated_name() -> None:
+    words: dict[str, Any] = {"space": {"x": ob.uniform(0, 1)}, "metric": "loss", "mode": "min", "agent": "frugal"}
+    with pytest.warns(DeprecationWarning, match="agent is deprecated; write bidder"):
+        assert ob.Sweep(**words).to_dict()["agent"]["plugin"] == "frugal"
+    with pytest.raises(TypeError, match="agent is the deprecated name of bidder; give only bidder"):
+        ob.Sweep(bidder="other", **words)
+    with pytest.warns(DeprecationWarning, match="write Bidder"):
+        assert plugin.Agent is plugin.Bidder
+    with pytest.raises(AttributeError, match="no attribute 'Agents'"):
+        _ = plugin.Agents

@@ -3,7 +3,7 @@ package rounds
 import (
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -17,10 +17,10 @@ import (
 // round is a decision of the policy.
 type round struct {
 	view *policy.View
-	// outside has the bids of external agents. notes is set while the round is simulated to collect the questions to
+	// outside has the bids of external bidders. notes is set while the round is simulated to collect the questions to
 	// them; before is the policy's snapshot from before that.
-	outside agent.Agent
-	notes   *agent.Notes
+	outside bidder.Bidder
+	notes   *bidder.Notes
 	before  []byte
 	plan    policy.Plan
 	// beside reports that the policy decides concurrently with the core's steps; over, that it has finished.
@@ -30,7 +30,7 @@ type round struct {
 // begin starts a round on the view. A long decision is concluded in a later step.
 func (rs *Rounds) begin(v *policy.View) {
 	r := &round{view: v}
-	rs.bidders(r)
+	rs.setBids(r)
 	rs.next = time.Time{}
 	decide := func() { r.plan = rs.decide(v, r.outside) }
 	if rs.set.Beside == nil {
@@ -123,7 +123,7 @@ func (rs *Rounds) Redecide(then *outbidv1.RoundDecided, following []*outbidv1.Ev
 	} else if r.view == nil {
 		return // it was begun under another policy
 	}
-	r.plan = rs.decide(r.view, agent.Recorded(then.GetAuction()))
+	r.plan = rs.decide(r.view, bidder.Recorded(then.GetAuction()))
 	if rs.audit != nil {
 		rs.audit(rs.core.Now(), then, rs.decisions(r), following)
 	}

@@ -5,7 +5,7 @@ package rounds
 import (
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/control/faults"
 	"github.com/outbid-dev/outbid/orchestrator/control/tenants"
 	"github.com/outbid-dev/outbid/orchestrator/control/tuning"
@@ -30,8 +30,8 @@ type Core interface {
 
 // Settings configure Rounds.
 type Settings struct {
-	// Agents are the external bidders that sweeps may choose, or nil.
-	Agents Agents
+	// Bidders are the external bidders that sweeps may choose, or nil.
+	Bidders Bidders
 	// Beside runs decide, which decides a round, and reports whether it has finished. If that takes too long, decide
 	// continues concurrently with the core's steps, and Decided must be called when it ends. If Beside is nil, the
 	// core waits.
@@ -69,7 +69,7 @@ type Rounds struct {
 	next time.Time
 	// views caches the policy's view.
 	views *viewCache
-	// asked counts the requests to external agents. bids is the round for which they are being asked, or nil. question
+	// asked counts the requests to external bidders. bids is the round for which they are being asked, or nil. question
 	// is what they are to be asked at the end of the step, or nil.
 	asked    uint64
 	bids     *bids
@@ -136,11 +136,11 @@ func (rs *Rounds) Defer() { rs.deferRound = true }
 // EndStep ends a deferral once no round is being decided.
 func (rs *Rounds) EndStep() { rs.deferRound = rs.deferRound && rs.Deciding() }
 
-// decide asks the policy for its decision. outside holds the bids of external agents, or is nil. The view is restored
+// decide asks the policy for its decision. outside holds the bids of external bidders, or is nil. The view is restored
 // even after a policy that leaves simulated changes in it.
-func (rs *Rounds) decide(v *policy.View, outside agent.Agent) policy.Plan {
+func (rs *Rounds) decide(v *policy.View, outside bidder.Bidder) policy.Plan {
 	if p, ok := rs.policy.(policy.Bidding); ok {
-		p.UseAgents(outside)
+		p.UseBidder(outside)
 	}
 	simulated := v.Statement()
 	defer simulated.Discard()

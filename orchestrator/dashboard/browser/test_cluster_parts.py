@@ -43,7 +43,7 @@ def test_who_holds_a_device_and_until_when(outbid: Outbid, watched: Watched, scr
     page.goto(f"{outbid.url}/ui/cluster")
     block = page.get_by_role("link", name=re.compile(r"cpu \d of local: lasting-1 trial \d+, at least until \d\d:\d\d"))
     expect(block.first).to_be_visible()
-    page.get_by_text("Who holds and held each device").press("Enter")
+    page.get_by_text("Holders of each device over time").press("Enter")
     expect(page.get_by_role("img", name=re.compile("Which sweep held which device"))).to_be_visible()
     table = page.locator("details table tbody tr")
     expect(table.filter(has_text="holds it").first).to_contain_text("lasting-1")

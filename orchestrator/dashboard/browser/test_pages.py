@@ -189,4 +189,4 @@ def test_a_log_is_searched_by_the_server(quiet: Outbid, watched: Watched) -> Non
     expect(log).to_contain_text("line 1799")
     expect(log).not_to_contain_text("line 8999")
     page.get_by_label("Search the log").fill("nowhere")
-    expect(page.locator("main")).to_contain_text("No line has this text.")
+    expect(page.locator("main")).to_contain_text("No line contains this text.")

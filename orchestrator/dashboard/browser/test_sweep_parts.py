@@ -120,7 +120,7 @@ def test_many_trials_are_drawn_quickly(quiet: Outbid, watched: Watched) -> None:
     page = watched.page
     sweep = many.make(quiet.url, "dense", 3000)
     page.goto(f"{quiet.url}/ui/sweeps/{sweep}?contour=yes&timeline=yes")
-    expect(page.get_by_text(re.compile("Each line stands for 8 trials"))).to_be_visible()
+    expect(page.get_by_text(re.compile("Each line shows 8 trials"))).to_be_visible()
     expect(page.get_by_text("3000 trials", exact=True)).to_be_visible()
     for ms in page.locator("[data-ms]").evaluate_all("all => all.map(e => Number(e.dataset.ms))"):
         assert 0 <= ms < 1000

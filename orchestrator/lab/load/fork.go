@@ -7,9 +7,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// fork is a stub of a trial's training under one lease. Its agent's lock protects it.
+// fork is a stub of a trial's training under one lease. Its worker's lock protects it.
 type fork struct {
-	agent   *agent
+	worker  *worker
 	ref     *outbidv1.ForkRef
 	metric  string
 	version uint64
@@ -31,41 +31,41 @@ func (f *fork) phase() string {
 }
 
 // assign starts or directs a fork.
-func (a *agent) assign(as *outbidv1.Assignment, now time.Time) {
+func (w *worker) assign(as *outbidv1.Assignment, now time.Time) {
 	lease := as.GetFork().GetLeaseId()
-	f := a.forks[lease]
+	f := w.forks[lease]
 	if f == nil {
 		body := as.GetBody()
 		if body == nil {
 			return
 		}
-		f = &fork{agent: a, ref: as.GetFork(), metric: body.GetMetric(), step: body.GetStart().GetStep()}
-		a.forks[lease] = f
-		a.say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: f.step}}}, now)
+		f = &fork{worker: w, ref: as.GetFork(), metric: body.GetMetric(), step: body.GetStart().GetStep()}
+		w.forks[lease] = f
+		w.say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: f.step}}}, now)
 	}
 	if as.GetVersion() <= f.version {
 		return
 	}
-	f.version, f.until, a.news = as.GetVersion(), as.GetUntilStep(), true
+	f.version, f.until, w.news = as.GetVersion(), as.GetUntilStep(), true
 	switch {
 	case f.ended:
 	case as.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN:
-		a.end(f, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, now)
+		w.end(f, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, now)
 	case f.until > 0 && f.step >= f.until:
-		a.say(f, reached(f.step), now)
+		w.say(f, reached(f.step), now)
 	default:
-		a.running.add(f)
+		w.running.add(f)
 	}
 }
 
 // end ends a fork. A stub saves no checkpoint, so a paused trial starts again.
-func (a *agent) end(f *fork, how outbidv1.ForkOutcome, now time.Time) {
+func (w *worker) end(f *fork, how outbidv1.ForkOutcome, now time.Time) {
 	if f.ended {
 		return
 	}
-	f.ended, a.news = true, true
-	a.running.remove(f)
-	a.say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: how, Step: f.step}}}, now)
+	f.ended, w.news = true, true
+	w.running.remove(f)
+	w.say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: how, Step: f.step}}}, now)
 }
 
 func reached(step int64) *outbidv1.UplinkMessage {
@@ -73,25 +73,25 @@ func reached(step int64) *outbidv1.UplinkMessage {
 }
 
 // report takes a step of a fork and reports it.
-func (a *agent) report(f *fork, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if f.ended || a.nc == nil || f.until > 0 && f.step >= f.until {
+func (w *worker) report(f *fork, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.ended || w.nc == nil || f.until > 0 && f.step >= f.until {
 		return
 	}
 	f.step++
 	f.seq++
-	a.say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
+	w.say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
 		Seq: f.seq, Step: f.step, Metrics: map[string]float64{f.metric: 1 / float64(f.step)}, TrainSeconds: float64(f.seq),
 	}}}, now)
 	switch {
 	case f.until > 0 && f.step == f.until:
-		a.running.remove(f)
-		a.say(f, reached(f.step), now)
-	case f.until == 0 && a.steps > 0 && f.step >= a.steps:
-		a.end(f, outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, now)
+		w.running.remove(f)
+		w.say(f, reached(f.step), now)
+	case f.until == 0 && w.steps > 0 && f.step >= w.steps:
+		w.end(f, outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, now)
 	}
-	a.send(now)
+	w.send(now)
 }
 
 // ring has the forks that may report, in turn.

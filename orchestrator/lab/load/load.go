@@ -76,7 +76,7 @@ const maxDevices = 4096
 type Load struct {
 	cfg     Config
 	keys    *identity.Keys
-	agents  []*agent
+	workers []*worker
 	running *ring
 	meter   *meter
 	log     *slog.Logger
@@ -162,7 +162,7 @@ func (l *Load) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.agents = make([]*agent, l.cfg.Workers)
+	l.workers = make([]*worker, l.cfg.Workers)
 	err = each(ctx, l.cfg.Workers, registering, func(ctx context.Context, i int) error {
 		node := fmt.Sprintf("%s-%05d", l.cfg.Name, i)
 		who, err := l.credentials(node, time.Now())
@@ -170,7 +170,7 @@ func (l *Load) register(ctx context.Context) error {
 			err = list.Add(ctx, node, who.Public(), time.Now())
 		}
 		if err == nil {
-			l.agents[i], err = l.newAgent(who, l.info(node, i))
+			l.workers[i], err = l.newWorker(who, l.info(node, i))
 		}
 		return err
 	})
@@ -210,8 +210,8 @@ func (l *Load) info(node string, i int) *outbidv1.NodeInfo {
 	return info
 }
 
-// newAgent makes a worker, which is not connected yet.
-func (l *Load) newAgent(who *identity.Credentials, info *outbidv1.NodeInfo) (*agent, error) {
+// newWorker makes a worker, which is not connected yet.
+func (l *Load) newWorker(who *identity.Credentials, info *outbidv1.NodeInfo) (*worker, error) {
 	orders, err := who.Orders()
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (l *Load) newAgent(who *identity.Credentials, info *outbidv1.NodeInfo) (*ag
 	if l.cfg.Verify {
 		check = orders.Message
 	}
-	return &agent{
+	return &worker{
 		who: who, info: info, base: info.GetBoot(), boot: info.GetBoot(), check: check, steps: l.cfg.Steps, first: 1, introduce: true, beat: beatEvery,
 		forks: map[uint64]*fork{}, running: l.running, meter: l.meter,
 	}, nil
@@ -228,16 +228,16 @@ func (l *Load) newAgent(who *identity.Credentials, info *outbidv1.NodeInfo) (*ag
 
 // connect connects the workers.
 func (l *Load) connect(ctx context.Context) error {
-	err := each(ctx, len(l.agents), connecting, func(ctx context.Context, i int) error {
+	err := each(ctx, len(l.workers), connecting, func(ctx context.Context, i int) error {
 		again := time.NewTicker(time.Second)
 		defer again.Stop()
 		for tries := 1; ; tries++ {
-			err := l.connectAgent(ctx, l.agents[i])
+			err := l.connectWorker(ctx, l.workers[i])
 			if err == nil {
 				return nil
 			}
 			if tries == mostTries {
-				return fmt.Errorf("worker %d of %d: %w", i+1, len(l.agents), err)
+				return fmt.Errorf("worker %d of %d: %w", i+1, len(l.workers), err)
 			}
 			select {
 			case <-again.C: // NATS is busy with the others, perhaps
@@ -252,24 +252,24 @@ func (l *Load) connect(ctx context.Context) error {
 	return err
 }
 
-func (l *Load) connectAgent(ctx context.Context, a *agent) error {
-	nc, err := bus.Connect(ctx, bus.ConnConfig{URL: l.cfg.NATS, User: a.who, TLS: l.cfg.TLS, Name: "worker " + a.info.GetName(), Logger: l.log})
+func (l *Load) connectWorker(ctx context.Context, w *worker) error {
+	nc, err := bus.Connect(ctx, bus.ConnConfig{URL: l.cfg.NATS, User: w.who, TLS: l.cfg.TLS, Name: "worker " + w.info.GetName(), Logger: l.log})
 	if err != nil {
 		return err
 	}
-	if _, err := bus.SubscribeOrders(nc, a.info.GetName(), a.check, a.take); err != nil {
+	if _, err := bus.SubscribeOrders(nc, w.info.GetName(), w.check, w.take); err != nil {
 		nc.Close()
 		return err
 	}
-	a.start(nc)
+	w.start(nc)
 	return nil
 }
 
 // leave ends the workers.
 func (l *Load) leave() {
 	var conns []*nats.Conn
-	for _, a := range l.agents {
-		if nc := a.leave(); nc != nil {
+	for _, w := range l.workers {
+		if nc := w.leave(); nc != nil {
 			conns = append(conns, nc)
 		}
 	}
@@ -301,8 +301,8 @@ func (l *Load) visit(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			for i := part; i < len(l.agents); i += visits {
-				l.agents[i].visit(now)
+			for i := part; i < len(l.workers); i += visits {
+				l.workers[i].visit(now)
 			}
 		}
 	}
@@ -336,7 +336,7 @@ func (l *Load) pace(ctx context.Context) {
 				due = 0
 				break
 			}
-			f.agent.report(f, time.Now())
+			f.worker.report(f, time.Now())
 		}
 	}
 }
@@ -355,8 +355,8 @@ func (l *Load) observe(ctx context.Context) {
 		}
 		now := time.Now()
 		s := l.meter.take(now)
-		for _, a := range l.agents {
-			a.count(&s, now)
+		for _, w := range l.workers {
+			w.count(&s, now)
 		}
 		l.cfg.Report(s)
 	}

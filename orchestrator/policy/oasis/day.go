@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/oasis/schedule"
@@ -133,13 +133,13 @@ func (d *slotDecision) requirementOf(a *policy.App) *requirement {
 	if w := d.requirements[a]; w != nil {
 		return w
 	}
-	s := d.v.AppState(a, d.v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return agent.Holding{}, agent.Holding{} })
+	s := d.v.AppState(a, d.v.Stock(), func(j *policy.Job) (held, lost bidder.Holding) { return bidder.Holding{}, bidder.Holding{} })
 	for i, j := range a.Jobs {
 		if !j.Running() { // it continues from its checkpoint, which may be beyond its last report
 			s.Jobs[i].Done = max(s.Jobs[i].Done, float64(j.StartStep))
 		}
 	}
-	rest := agent.RestOf(s)
+	rest := bidder.RestOf(s)
 	demand := a.Demand
 	if len(a.Jobs) > 0 { // a trial may want more than the first one of its sweep did
 		demand = slices.MaxFunc(a.Jobs, func(x, y *policy.Job) int { return cmp.Compare(x.Demand.Max, y.Demand.Max) }).Demand

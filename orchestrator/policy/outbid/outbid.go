@@ -25,7 +25,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
@@ -108,8 +108,8 @@ func (*Policy) ForksJobs() bool { return true }
 // GrowsJobs implements policy.Growing.
 func (p *Policy) GrowsJobs() bool { return p.arbiter.GrowsJobs() }
 
-// UseAgents implements policy.Bidding.
-func (p *Policy) UseAgents(a agent.Agent) { p.arbiter.UseAgents(a) }
+// UseBidder implements policy.Bidding.
+func (p *Policy) UseBidder(a bidder.Bidder) { p.arbiter.UseBidder(a) }
 
 // snapshot is the policy's state and that of its arbiter.
 type snapshot struct {

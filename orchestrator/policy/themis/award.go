@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
@@ -16,7 +16,7 @@ type award struct {
 	// lists what that is.
 	row   int
 	keeps float64
-	gangs []agent.Gangs
+	gangs []bidder.Gangs
 }
 
 // reason explains a grant to the winner.
@@ -26,7 +26,7 @@ func (a *award) reason() string {
 }
 
 // runAuction runs the auction and deducts the hidden payments from the rows won.
-func runAuction(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
+func runAuction(o *bidder.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
 	entries := make([]auction.Bidder, len(bids))
 	for i := range bids {
 		entries[i] = auction.Bidder{Nothing: 1}
@@ -62,7 +62,7 @@ func (b *bid) rhoOfNothing(factor float64) float64 {
 // pay deducts the hidden payment from a row. It keeps whole gangs, and a part of the next one if the part has at least
 // the devices that a trial needs; otherwise it draws whether to keep that gang, so that the expected number of devices
 // is exact. With keepOne it keeps at least one gang.
-func pay(row []agent.Gangs, keeps float64, least int, keepOne bool, chance *rand.Rand) []agent.Gangs {
+func pay(row []bidder.Gangs, keeps float64, least int, keepOne bool, chance *rand.Rand) []bidder.Gangs {
 	if keeps >= 1 {
 		return splitGangs(row, math.Inf(1))
 	}
@@ -91,8 +91,8 @@ func pay(row []agent.Gangs, keeps float64, least int, keepOne bool, chance *rand
 }
 
 // splitGangs lists the gangs of a row one by one, as many as fit into the number of devices.
-func splitGangs(row []agent.Gangs, devices float64) []agent.Gangs {
-	var out []agent.Gangs
+func splitGangs(row []bidder.Gangs, devices float64) []bidder.Gangs {
+	var out []bidder.Gangs
 	for _, g := range row {
 		n := g.Count
 		for g.Count = 1; n > 0; n-- {
@@ -106,7 +106,7 @@ func splitGangs(row []agent.Gangs, devices float64) []agent.Gangs {
 }
 
 // gangAfter returns the n-th gang of a row, counted from 0, or nil after the last.
-func gangAfter(row []agent.Gangs, n int) *agent.Gangs {
+func gangAfter(row []bidder.Gangs, n int) *bidder.Gangs {
 	for _, g := range row {
 		if n < g.Count {
 			g.Count = 1

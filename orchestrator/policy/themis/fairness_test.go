@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -38,17 +38,17 @@ func TestFairnessWithForecastCurves(t *testing.T) {
 	}
 	a.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
 	if told := themis.Fairness(w.view(), a, false); told.GetForecastSeconds() != whole.GetForecastSeconds() {
-		t.Errorf("with an agent outside it takes %v s, and %v s without", told.GetForecastSeconds(), whole.GetForecastSeconds())
+		t.Errorf("with a bidder outside it takes %v s, and %v s without", told.GetForecastSeconds(), whole.GetForecastSeconds())
 	}
-	nothing := func(*policy.Job) (held, lost agent.Holding) { return held, lost }
+	nothing := func(*policy.Job) (held, lost bidder.Holding) { return held, lost }
 	for _, j := range v.AppState(a, v.Stock(), nothing).Jobs {
 		if j.Forecast != 1000 {
-			t.Errorf("its agent is told that trial %d ends at step %v, want 1000", j.Trial, j.Forecast)
+			t.Errorf("its bidder is told that trial %d ends at step %v, want 1000", j.Trial, j.Forecast)
 		}
 	}
 	a.Tuner = "random"
 	if f := v.AppState(a, v.Stock(), nothing).Jobs[0].Forecast; f != 0 {
-		t.Errorf("the agent of a random search is told of a forecast: %v", f)
+		t.Errorf("the bidder of a random search is told of a forecast: %v", f)
 	}
 }
 

@@ -3,7 +3,7 @@ package themis
 import (
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -153,7 +153,7 @@ func (al *allocator) addFork(c *forkSet, g cluster.Gang) {
 
 // bestFork returns the trial of a sweep that gains the most time by a gang like the given one, and the free place for
 // it, or nil if no trial gains. The zero value of like matches any gang.
-func (al *allocator) bestFork(of int, like agent.Gangs) (best *forkSet, where cluster.Gang) {
+func (al *allocator) bestFork(of int, like bidder.Gangs) (best *forkSet, where cluster.Gang) {
 	most := 0.0
 	for _, c := range al.forkCandidates(of) {
 		if g, sooner := al.nextFork(c, like); sooner > most {
@@ -187,7 +187,7 @@ func (al *allocator) forkCandidates(of int) (all []*forkSet) {
 
 // nextFork returns a free place on another node for such a gang, and the seconds that the trial would gain by it, which
 // are 0 if the fork costs more time than it saves.
-func (al *allocator) nextFork(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner float64) {
+func (al *allocator) nextFork(c *forkSet, like bidder.Gangs) (g cluster.Gang, sooner float64) {
 	left, have := stepsLeft(al.v, c.job), c.rate(al.v)
 	if left < float64(len(c.gangs))+2 { // one step per fork, and the last one, which is not forked
 		return nil, 0
@@ -208,7 +208,7 @@ func (al *allocator) nextFork(c *forkSet, like agent.Gangs) (g cluster.Gang, soo
 
 // fastestPlace returns the fastest free place for such a gang on a node where the trial has none, and the rate, or 0
 // without a place. Of equally fast places it prefers one whose devices are already free.
-func (al *allocator) fastestPlace(c *forkSet, like agent.Gangs) (best cluster.Gang, fastest float64) {
+func (al *allocator) fastestPlace(c *forkSet, like bidder.Gangs) (best cluster.Gang, fastest float64) {
 	free, late := al.plan.Free(), false
 	for node := range al.v.Nodes {
 		n := &al.v.Nodes[node]
@@ -230,7 +230,7 @@ func (al *allocator) fastestPlace(c *forkSet, like agent.Gangs) (best cluster.Ga
 }
 
 // placeAt returns a place for such a gang on a node, as large as the trial can use.
-func (al *allocator) placeAt(node int, kind string, d cluster.Demand, like agent.Gangs) (cluster.Gang, bool) {
+func (al *allocator) placeAt(node int, kind string, d cluster.Demand, like bidder.Gangs) (cluster.Gang, bool) {
 	if !d.Accepts(kind) || like.Type != "" && like.Type != kind {
 		return nil, false
 	}
@@ -262,7 +262,7 @@ func (al *allocator) distributeForks(turn []int) {
 	for len(turn) > 0 && al.plan.Free().FreeDevices() > 0 {
 		still := turn[:0:0]
 		for _, i := range turn {
-			c, g := al.bestFork(i, agent.Gangs{})
+			c, g := al.bestFork(i, bidder.Gangs{})
 			if c == nil {
 				continue
 			}

@@ -3,7 +3,7 @@ package themis
 import (
 	"maps"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -41,7 +41,7 @@ func devicesOf(lots []*outbidv1.Lot) int {
 }
 
 // bestRho returns a table's rho for a number of devices: that of the best row with at most as many devices.
-func bestRho(t *agent.Table, devices int) float64 {
+func bestRho(t *bidder.Table, devices int) float64 {
 	rho := t.Rho
 	for i := range t.Rows {
 		n := 0

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -49,7 +49,7 @@ func (m mechanism) submit(w *world, i, jobs, most int) *policy.App {
 
 // A bidder's own T_id has no effect: a table with a tenfold shorter ideal time implies the same finish times, and only
 // these count.
-func TestAnAgentCannotMoveItsIdealTime(t *testing.T) {
+func TestABidderCannotMoveItsIdealTime(t *testing.T) {
 	t.Parallel()
 	for name, m := range mechanisms() {
 		for _, options := range [][]string{nil, {"f=0.5"}, {"rank=passed-over", "cover=1", "leftover=keep"}} {
@@ -71,7 +71,7 @@ func idealTimeIsNotMoved(t *testing.T, m mechanism, options []string) {
 		}
 		liar := w.apps[3]
 		liar.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
-		p.UseAgents(scaled{scale})
+		p.UseBidder(scaled{scale})
 		for range 60 {
 			plan := w.decide(p)
 			w.left()
@@ -120,7 +120,7 @@ func nothingIsGained(t *testing.T, m mechanism) {
 				}
 				liar := w.apps[3]
 				liar.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
-				p.UseAgents(slowed{factor})
+				p.UseBidder(slowed{factor})
 				for range 60 {
 					plan := w.decide(p)
 					w.left()
@@ -140,8 +140,8 @@ func nothingIsGained(t *testing.T, m mechanism) {
 // slowed is a bidder that over-reports rho for devices on several nodes.
 type slowed struct{ by float64 }
 
-func (s slowed) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
-	tables, err := agent.BuiltIn{}.Bid(o, apps)
+func (s slowed) Bid(o *bidder.Offer, apps []*bidder.AppState) ([]bidder.Table, error) {
+	tables, err := bidder.BuiltIn{}.Bid(o, apps)
 	for i := range tables {
 		for k := range tables[i].Rows {
 			for _, g := range tables[i].Rows[k].Gangs {
@@ -158,8 +158,8 @@ func (s slowed) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, erro
 // scaled is a bidder that divides T_id in the built-in bidder's tables.
 type scaled struct{ by float64 }
 
-func (s scaled) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
-	tables, err := agent.BuiltIn{}.Bid(o, apps)
+func (s scaled) Bid(o *bidder.Offer, apps []*bidder.AppState) ([]bidder.Table, error) {
+	tables, err := bidder.BuiltIn{}.Bid(o, apps)
 	for i := range tables {
 		t := &tables[i]
 		t.Ideal /= s.by

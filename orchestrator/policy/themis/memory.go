@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
@@ -41,7 +41,7 @@ const waiting = 4
 // recall returns the memory of the ranked sweeps in addition to seen. A sweep that has never been asked is asked for
 // its present rho; state builds its bidder's input.
 func recall(
-	v *policy.View, s *supply, all []sweepState, seen map[string]*memory, set *settings, state func(*policy.App) *agent.AppState,
+	v *policy.View, s *supply, all []sweepState, seen map[string]*memory, set *settings, state func(*policy.App) *bidder.AppState,
 ) map[string]*memory {
 	known := make(map[string]*memory, len(seen)+len(all))
 	maps.Copy(known, seen)
@@ -50,7 +50,7 @@ func recall(
 		m := known[a.ID]
 		if m == nil || m.Ideal <= 0 || set.Rank == passedOver && m.Chain == 0 {
 			st := state(a)
-			rho, ideal := agent.Estimate(st)
+			rho, ideal := bidder.Estimate(st)
 			m = remember(v, a, m, st, tableReport{rho, ideal, devicesHeld(a)}, set)
 		}
 		known[a.ID] = m.withIdle(v.Now, a, s)
@@ -74,7 +74,7 @@ type tableReport struct {
 }
 
 // remember returns the memory of a sweep after a table. seen is the earlier memory, or nil.
-func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t tableReport, set *settings) *memory {
+func remember(v *policy.View, a *policy.App, seen *memory, s *bidder.AppState, t tableReport, set *settings) *memory {
 	m := &memory{
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
@@ -85,7 +85,7 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 		m.IdleSince, m.HeldAt = seen.IdleSince, seen.HeldAt
 	}
 	if set.Rank == passedOver || set.Short {
-		m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
+		m.Shortest, m.Most = bidder.Shortest(s), max(1, bidder.Most(s))
 	}
 	if set.Rank == passedOver {
 		if seen != nil && seen.Chain > 0 {
@@ -104,7 +104,7 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 }
 
 // initialChain returns Chain for a sweep that is seen for the first time.
-func (m *memory) initialChain(s *agent.AppState) float64 {
+func (m *memory) initialChain(s *bidder.AppState) float64 {
 	weight := s.Weight
 	if weight <= 0 {
 		weight = 1

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
@@ -30,9 +30,9 @@ func TestMemoryFollowsProgress(t *testing.T) {
 		"passed over, keeping none":      {m.passedOver(v, a, 0, 20), (100 + 20 + 45) / (75 * 2.)},
 		"passed over, keeping two":       {m.passedOver(v, a, 2, 20), (100 + 20 + 45 - 20*2/4.) / (75 * 2.)},
 		"passed over, and done with it":  {m.passedOver(v, a, 4, 50), (100 + 50) / (75 * 2.)},
-		"chain of an app of no weight":   {m.initialChain(&agent.AppState{}), 60 * 2 / 50.},
-		"chain of one of twice that":     {m.initialChain(&agent.AppState{Weight: 2}), 60 * 2 / (50 * 2.)},
-		"chain of one that is not short": {(&memory{Ideal: 500, Apps: 2, Shortest: 60}).initialChain(&agent.AppState{Weight: 1}), 1},
+		"chain of an app of no weight":   {m.initialChain(&bidder.AppState{}), 60 * 2 / 50.},
+		"chain of one of twice that":     {m.initialChain(&bidder.AppState{Weight: 2}), 60 * 2 / (50 * 2.)},
+		"chain of one that is not short": {(&memory{Ideal: 500, Apps: 2, Shortest: 60}).initialChain(&bidder.AppState{Weight: 1}), 1},
 	} {
 		if math.Abs(tc.got-tc.want) > 1e-9 {
 			t.Errorf("%s is %g, want %g", name, tc.got, tc.want)
@@ -73,7 +73,7 @@ func TestRememberTable(t *testing.T) {
 	t.Parallel()
 	v, a := since()
 	a.Demand.Min = 2
-	st := &agent.AppState{Weight: 3}
+	st := &bidder.AppState{Weight: 3}
 	seen := &memory{IdleSince: time.Unix(950, 0), HeldAt: time.Unix(940, 0), Chain: 7}
 	for name, tc := range map[string]struct {
 		told tableReport

@@ -1,20 +1,20 @@
 package themis
 
 import (
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
 // offerTo lists free devices and those on expired leases by node and type, and sets in each asked sweep's state which
 // lots it may use.
-func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
+func offerTo(v *policy.View, s *supply, states []*bidder.AppState) *bidder.Offer {
 	try := v.Statement()
 	defer try.Discard()
 	for _, j := range s.expired {
 		v.Free.Release(j.Gang(), j.Demand)
 	}
-	o := &agent.Offer{}
+	o := &bidder.Offer{}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if n.Draining {
@@ -22,7 +22,7 @@ func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
 		}
 		for _, kind := range v.Free.Types() {
 			if k := v.Free.FreeAt(i, kind); k > 0 {
-				o.Lots = append(o.Lots, agent.Lot{
+				o.Lots = append(o.Lots, bidder.Lot{
 					Node: n.Name, Rack: n.Rack, Type: kind, Free: k, Slots: v.Free.FreeSlots(i, kind, nil),
 				})
 			}
@@ -35,7 +35,7 @@ func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
 }
 
 // usable returns how much of each lot a sweep may use, or nil if it may use all.
-func usable(v *policy.View, d cluster.Demand, o *agent.Offer) []int {
+func usable(v *policy.View, d cluster.Demand, o *bidder.Offer) []int {
 	if d.Plain() {
 		return nil
 	}

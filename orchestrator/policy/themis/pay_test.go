@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // A sweep keeps its part of the row's devices in expectation, never more than the row, and no gang smaller than its
@@ -16,10 +16,10 @@ func TestPaymentsAreExactInExpectation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		least := rapid.IntRange(1, 4).Draw(t, "least")
-		var row []agent.Gangs
+		var row []bidder.Gangs
 		devices, largest := 0, 0
 		for range rapid.IntRange(1, 4).Draw(t, "kinds of gang") {
-			g := agent.Gangs{
+			g := bidder.Gangs{
 				Count: rapid.IntRange(1, 5).Draw(t, "gangs"), Machines: rapid.IntRange(1, 2).Draw(t, "machines"),
 				Devices: rapid.IntRange(least, 8).Draw(t, "devices"), Type: "k80",
 			}

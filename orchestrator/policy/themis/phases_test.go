@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
@@ -280,9 +280,9 @@ func TestOffer(t *testing.T) {
 	s.Nodes = append(s.Nodes, stagetest.Nodes("old", 1, 2, 2)...)
 	v := s.View()
 	before := policytest.Imprint(v)
-	plain := &agent.AppState{}
-	picky := &agent.AppState{Demand: cluster.Demand{Min: 1, Max: 1, Exclude: []string{"old"}}}
-	o := offerTo(v, newSupply(jobs[:1], nil, nil), []*agent.AppState{plain, picky})
+	plain := &bidder.AppState{}
+	picky := &bidder.AppState{Demand: cluster.Demand{Min: 1, Max: 1, Exclude: []string{"old"}}}
+	o := offerTo(v, newSupply(jobs[:1], nil, nil), []*bidder.AppState{plain, picky})
 	if len(o.Lots) != 2 || o.Lots[0].Free != 7 || o.Lots[1].Free != 2 || o.Lots[1].Type != "old" {
 		t.Errorf("offered %+v", o.Lots)
 	}
@@ -295,34 +295,34 @@ func TestOffer(t *testing.T) {
 }
 
 // teller is a bidder that answers with fixed tables.
-type teller struct{ tables []agent.Table }
+type teller struct{ tables []bidder.Table }
 
-func (b teller) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return b.tables, nil }
+func (b teller) Bid(*bidder.Offer, []*bidder.AppState) ([]bidder.Table, error) { return b.tables, nil }
 
 // A sweep with an outside bidder is asked through it, with the arbiter's T_id; the arbiter's own table is unaffected.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(2)
 	v := s.View()
-	none := func(*policy.Job) (held, lost agent.Holding) { return }
-	state := func(plugin string) *agent.AppState {
+	none := func(*policy.Job) (held, lost bidder.Holding) { return }
+	state := func(plugin string) *bidder.AppState {
 		st := v.AppState(jobs[0].App, v.Stock(), none)
-		st.Agent = plugin
+		st.Bidder = plugin
 		return st
 	}
-	offer := &agent.Offer{Lots: []agent.Lot{{Node: v.Nodes[0].Name, Type: "gpu", Free: 8, Slots: []int{4, 4}}}}
-	row := agent.Row{Rho: 2, Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "gpu"}}}
-	their := agent.Table{Rho: 8, Ideal: 10, Rows: []agent.Row{row}}
-	bids := collect(offer, []int{3, 5}, []*agent.AppState{state(""), state("theirs")}, teller{[]agent.Table{their}}, &settings{})
+	offer := &bidder.Offer{Lots: []bidder.Lot{{Node: v.Nodes[0].Name, Type: "gpu", Free: 8, Slots: []int{4, 4}}}}
+	row := bidder.Row{Rho: 2, Gangs: []bidder.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "gpu"}}}
+	their := bidder.Table{Rho: 8, Ideal: 10, Rows: []bidder.Row{row}}
+	bids := collect(offer, []int{3, 5}, []*bidder.AppState{state(""), state("theirs")}, teller{[]bidder.Table{their}}, &settings{})
 	in, out := bids[0], bids[1]
 	if in.index != 3 || out.index != 5 || in.isOutside() || !out.isOutside() {
 		t.Fatalf("bids %+v", bids)
 	}
 	if diff := cmp.Diff(in.own, in.table); diff != "" || len(in.table.Rows) == 0 {
-		t.Errorf("the built-in agent's bid (-own +said):\n%s", diff)
+		t.Errorf("the built-in bidder's bid (-own +said):\n%s", diff)
 	}
 	if diff := cmp.Diff(in.own, out.own); diff != "" {
-		t.Errorf("the arbiter's own table of it is another (-without +with an agent):\n%s", diff)
+		t.Errorf("the arbiter's own table of it is another (-without +with a bidder):\n%s", diff)
 	}
 	if out.table.Ideal != out.own.Ideal || out.table.Rho != 8*10/out.own.Ideal {
 		t.Errorf("its rho is %v at a T_id of %v", out.table.Rho, out.table.Ideal)
@@ -332,11 +332,11 @@ func TestCollect(t *testing.T) {
 // For a sweep that holds something the rho of nothing is as reported; for others the option scales it.
 func TestRhoOfNothing(t *testing.T) {
 	t.Parallel()
-	b := bid{state: &agent.AppState{Jobs: []agent.Job{{}}}, table: agent.Table{Rho: 3}}
+	b := bid{state: &bidder.AppState{Jobs: []bidder.Job{{}}}, table: bidder.Table{Rho: 3}}
 	if got := b.rhoOfNothing(4); got != 12 {
 		t.Errorf("rho of nothing is %v for a sweep that holds nothing", got)
 	}
-	b.state.Jobs = append(b.state.Jobs, agent.Job{Held: agent.Holding{Devices: 1}})
+	b.state.Jobs = append(b.state.Jobs, bidder.Job{Held: bidder.Holding{Devices: 1}})
 	if got := b.rhoOfNothing(4); got != 3 {
 		t.Errorf("rho of nothing is %v for a sweep that holds something", got)
 	}
@@ -409,15 +409,15 @@ func TestRecordingChangesNothing(t *testing.T) {
 	v := s.View()
 	set := settings{lease: time.Minute, knob: 0, Variant: Variant{Rank: passedOver, Cover: 1, Nothing: 1}}
 	offered := newSupply(jobs[:1], nil, nil)
-	state := func(a *policy.App) *agent.AppState {
-		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) })
+	state := func(a *policy.App) *bidder.AppState {
+		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost bidder.Holding) { return offered.holdings(v, j) })
 	}
 	all := sweepStates(v, offered)
 	seen := map[string]*memory{}
 	known := recall(v, offered, all, seen, &set, state)
 	before := fmt.Sprintf("%+v", *known["a"])
 	order := rank(v, all, known, &set)
-	states := []*agent.AppState{state(order[0].app)}
+	states := []*bidder.AppState{state(order[0].app)}
 	offer := offerTo(v, offered, states)
 	bids := collect(offer, []int{0}, states, nil, &settings{})
 	awards, result := runAuction(offer, bids, nil, &set, rand.New(rand.NewPCG(1, 1)))
@@ -473,12 +473,12 @@ func TestRecordExplainsAsking(t *testing.T) {
 // A record thins out long tables of the built-in bidder, keeping the winning row, but not those of outside bidders.
 func TestListsAreThinned(t *testing.T) {
 	t.Parallel()
-	table := agent.Table{Rho: 9, Ideal: 1}
+	table := bidder.Table{Rho: 9, Ideal: 1}
 	for i := range 40 {
-		table.Rows = append(table.Rows, agent.Row{Rho: float64(40 - i), Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: i + 1}}})
+		table.Rows = append(table.Rows, bidder.Row{Rho: float64(40 - i), Gangs: []bidder.Gangs{{Count: 1, Machines: 1, Devices: i + 1}}})
 	}
 	rows := func(plugin string, room int) (n int, fair float64) {
-		a := award{bid: &bid{state: &agent.AppState{Agent: plugin}, table: table}, row: 33}
+		a := award{bid: &bid{state: &bidder.AppState{Bidder: plugin}, table: table}, row: 33}
 		r := recordInput{set: &settings{}, order: apps(1), awards: []award{a}, shares: make([]share, 1)}
 		r.awards[0].bid.index = 0
 		b := r.bidder(0, &a)
@@ -491,7 +491,7 @@ func TestListsAreThinned(t *testing.T) {
 		t.Errorf("%d rows, the winning one has rho %v; want about 8, and 7", n, fair)
 	}
 	if n, fair := rows("theirs", 8); n != 40 || fair != 7 {
-		t.Errorf("%d rows of an agent outside, the winning one has rho %v; want all 40, and 7", n, fair)
+		t.Errorf("%d rows of a bidder outside, the winning one has rho %v; want all 40, and 7", n, fair)
 	}
 }
 

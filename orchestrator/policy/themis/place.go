@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -122,7 +122,7 @@ func (al *allocator) renew(of int, j *policy.Job, reason string) bool {
 // win is a gang that was won and has not been placed yet.
 type win struct {
 	*award
-	gang agent.Gangs
+	gang bidder.Gangs
 	// spreads means that its sweep won more gangs than it has trials, for forks, which must be on different nodes.
 	spreads bool
 }
@@ -169,7 +169,7 @@ func (al *allocator) renewMatching(w win) bool {
 }
 
 // matches reports whether what a trial holds matches a gang that was won.
-func matches(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
+func matches(v *policy.View, held cluster.Gang, g bidder.Gangs) bool {
 	if held.Size() != g.Size() || len(held) > g.Machines || cluster.TypeOf(v.Nodes, held) != g.Type {
 		return false
 	}
@@ -201,7 +201,7 @@ func (al *allocator) placeWin(w win) bool {
 }
 
 // locate finds a gang's place: on the node that it names, on one node if it is for one, otherwise anywhere.
-func (al *allocator) locate(g agent.Gangs, d cluster.Demand, n int) (cluster.Gang, bool) {
+func (al *allocator) locate(g bidder.Gangs, d cluster.Demand, n int) (cluster.Gang, bool) {
 	if g.Node != "" {
 		i := slices.IndexFunc(al.v.Nodes, func(node cluster.Node) bool { return node.Name == g.Node })
 		if i < 0 {

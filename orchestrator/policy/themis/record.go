@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
@@ -23,7 +23,7 @@ const (
 type recordInput struct {
 	set    *settings
 	apps   int
-	offer  *agent.Offer
+	offer  *bidder.Offer
 	result *auction.Result
 	order  []ranked
 	awards []award
@@ -131,7 +131,7 @@ func (a *award) recordTable(m *outbidv1.Bidder, room int) {
 	m.Rho, m.Fair = t.Rho, int32(a.row)
 	if n := len(t.Rows); !a.isOutside() && n > room {
 		every := float64(n) / float64(max(1, room))
-		var rows []agent.Row
+		var rows []bidder.Row
 		fair := -1
 		next := 0.0
 		for i, row := range t.Rows {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -101,8 +101,8 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 		return &auctioned{known: p.Seen, allocator: newAllocator(v, plan, s, nil, &p.set)}
 	}
 	stock := v.Stock()
-	state := func(a *policy.App) *agent.AppState {
-		st := v.AppState(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) })
+	state := func(a *policy.App) *bidder.AppState {
+		st := v.AppState(a, stock, func(j *policy.Job) (held, lost bidder.Holding) { return s.holdings(v, j) })
 		if p.set.OwnWeights {
 			st.Weight = a.Weight
 		}
@@ -126,12 +126,12 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 		a.allocator.leftovers(nil, p.set.Leftover, p.rng)
 		return a
 	}
-	states := make([]*agent.AppState, len(asked))
+	states := make([]*bidder.AppState, len(asked))
 	for i, of := range asked {
 		states[i] = state(a.order[of].app)
 	}
 	offer := offerTo(v, s, states)
-	bids := collect(offer, asked, states, p.agents, &p.set)
+	bids := collect(offer, asked, states, p.bidders, &p.set)
 	var result *auction.Result
 	a.awards, result = runAuction(offer, bids, a.allocator.parts, &p.set, p.rng)
 	a.allocator.placeWins(a.awards)
@@ -146,7 +146,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 }
 
 // withoutForks makes a bidder bid for one gang per trial.
-func withoutForks(st *agent.AppState) {
+func withoutForks(st *bidder.AppState) {
 	st.Forks, st.LeastForks = 0, 0
 	for i := range st.Jobs {
 		st.Jobs[i].Forks, st.Jobs[i].LeastForks = 0, 0

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/lab/policy/ablation"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -405,29 +405,31 @@ func TestLargeGangsComeFirst(t *testing.T) {
 
 // outside is a bidder with a fixed answer.
 type outside struct {
-	tables []agent.Table
+	tables []bidder.Table
 	err    error
 }
 
-func (o outside) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return o.tables, o.err }
+func (o outside) Bid(*bidder.Offer, []*bidder.AppState) ([]bidder.Table, error) {
+	return o.tables, o.err
+}
 
 func TestFailingOutsideBiddersLoseTheirBid(t *testing.T) {
 	t.Parallel()
-	row := agent.Row{Rho: 1, Gangs: []agent.Gangs{{Count: 99, Machines: 1, Devices: 8, Type: "gpu"}}}
+	row := bidder.Row{Rho: 1, Gangs: []bidder.Gangs{{Count: 99, Machines: 1, Devices: 8, Type: "gpu"}}}
 	for name, tc := range map[string]struct {
-		agent agent.Agent
-		want  string
+		bidder bidder.Bidder
+		want   string
 	}{
-		"no bidder":       {nil, "no agents"},
+		"no bidder":       {nil, "no bidders"},
 		"an error":        {outside{err: errors.New("it hangs")}, "it hangs"},
 		"no answer":       {outside{}, "did not answer"},
-		"no number":       {outside{tables: []agent.Table{{Rho: -1, Ideal: 1}}}, "not a number"},
-		"more than there": {outside{tables: []agent.Table{{Rho: 9, Ideal: 1, Rows: []agent.Row{row}}}}, ""},
+		"no number":       {outside{tables: []bidder.Table{{Rho: -1, Ideal: 1}}}, "not a number"},
+		"more than there": {outside{tables: []bidder.Table{{Rho: 9, Ideal: 1, Rows: []bidder.Row{row}}}}, ""},
 	} {
 		w, p := newWorld(t, 2), policyWith(t)
 		a := w.submit("a", 2, 1, 100)
 		a.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
-		p.UseAgents(tc.agent)
+		p.UseBidder(tc.bidder)
 		plan := w.decide(p)
 		b := plan.Auction.GetBidders()[0]
 		if (tc.want == "") != (b.GetRefused() == "") || !strings.Contains(b.GetRefused(), tc.want) {

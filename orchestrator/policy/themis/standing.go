@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -38,7 +38,7 @@ func (s *supply) canTakeGang(j *policy.Job) bool {
 }
 
 // holdings returns the devices that a trial keeps or has secured, and those that it holds on an expired lease.
-func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holding) {
+func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost bidder.Holding) {
 	switch g := s.secured[j]; {
 	case g != nil:
 		held = v.Holding(j, g...)

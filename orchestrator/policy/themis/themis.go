@@ -3,7 +3,7 @@
 // paper's apps) that are furthest behind the finish time that they would have on their own share of the cluster.
 //
 // A round (pseudocode 1) ranks every sweep that wants devices by its finish-time fairness rho. The worst 1-f of all
-// sweeps are asked for bids (package agent). The partial allocation auction (package auction) gives each a part of the
+// sweeps are asked for bids (package bidder). The partial allocation auction (package auction) gives each a part of the
 // proportionally fair allocation. The leftovers go to sweeps that were not asked, in random order, then to all. A sweep
 // that wins what it held before continues without a stop. Trials that lose their devices are paused after they have
 // saved, and the devices are reserved for the winner until then.
@@ -21,7 +21,7 @@
 //     in units of its T_id. N_avg follows the cluster.
 //   - The number asked is the worst 1-f of all live sweeps, including those that have all they can use. With several
 //     device types it is the worst 1-f of those that accept a type, for every type on offer.
-//   - T_id is the arbiter's (agent.Ideal), and so is the rho that it remembers. Of a bidder's table only the times of
+//   - T_id is the arbiter's (bidder.Ideal), and so is the rho that it remembers. Of a bidder's table only the times of
 //     its rows count: a sweep does not become visible by another T_id or by over-reporting.
 //   - Weights. A sweep's weight is its part of its tenant's share (policy.View.ShareOf): T_id is divided by its weight
 //     over the mean weight of the tenant's sweeps. OwnWeights divides by the weight itself, so that a sweep with
@@ -51,14 +51,14 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
 // Policy is Themis's arbiter.
 type Policy struct {
-	set    settings
-	agents agent.Agent
+	set     settings
+	bidders bidder.Bidder
 	state
 	rng *rand.Rand
 	pcg *rand.PCG
@@ -134,8 +134,8 @@ func (*Policy) Preempts() bool { return true }
 // ForksJobs implements policy.Forking.
 func (*Policy) ForksJobs() bool { return true }
 
-// UseAgents implements policy.Bidding.
-func (p *Policy) UseAgents(a agent.Agent) { p.agents = a }
+// UseBidder implements policy.Bidding.
+func (p *Policy) UseBidder(a bidder.Bidder) { p.bidders = a }
 
 // Snapshot implements policy.Policy.
 func (p *Policy) Snapshot() ([]byte, error) {

@@ -1,6 +1,6 @@
 package themis
 
-import "github.com/outbid-dev/outbid/orchestrator/agent"
+import "github.com/outbid-dev/outbid/orchestrator/bidder"
 
 // Variant selects rules that differ from the default ones, for comparisons. No option of the product changes them; the
 // lab (orchestrator/lab/policy/ablation) has options for them.
@@ -39,9 +39,9 @@ type Variant struct {
 // policy.
 type Distortion interface {
 	// Work distorts a sweep's estimate of its remaining work.
-	Work(seed uint64, state *agent.AppState)
+	Work(seed uint64, state *bidder.AppState)
 	// Table distorts the bids of a sweep. It must not modify the rows of the given table.
-	Table(seed uint64, sweep string, t *agent.Table)
+	Table(seed uint64, sweep string, t *bidder.Table)
 }
 
 // Default returns the variant that the product uses.
@@ -50,14 +50,14 @@ func Default() Variant {
 }
 
 // distortWork calls Distortion.Work, if there is a distortion.
-func (s *settings) distortWork(state *agent.AppState) {
+func (s *settings) distortWork(state *bidder.AppState) {
 	if s.Distortion != nil {
 		s.Distortion.Work(s.seed, state)
 	}
 }
 
 // distortTable calls Distortion.Table, if there is a distortion.
-func (s *settings) distortTable(sweep string, t *agent.Table) {
+func (s *settings) distortTable(sweep string, t *bidder.Table) {
 	if s.Distortion != nil {
 		s.Distortion.Table(s.seed, sweep, t)
 	}

@@ -142,9 +142,9 @@ func withOwn(recording *sim.Recording, own map[string]string, given []string) []
 	return all
 }
 
-// withoutAgents makes the server's own bidder bid for sweeps that had chosen another, because that cannot be called any
+// withoutBidders makes the server's own bidder bid for sweeps that had chosen another, because that cannot be called any
 // more, and adds an assumption.
-func withoutAgents(recording *sim.Recording) {
+func withoutBidders(recording *sim.Recording) {
 	n := 0
 	for i := range recording.Apps {
 		if recording.Apps[i].Spec.GetAgent() != nil {
@@ -154,6 +154,6 @@ func withoutAgents(recording *sim.Recording) {
 	}
 	if n > 0 {
 		recording.Assumptions = append(recording.Assumptions,
-			fmt.Sprintf("%d sweeps had agents that are programs of their own; here the server's own bids for them", n))
+			fmt.Sprintf("%d sweeps had bidders that are programs of their own; here the server's own bids for them", n))
 	}
 }

@@ -115,7 +115,7 @@ func NewRerun(ctx context.Context, from registry.Registry, l ledger.Ledger, poli
 	if err != nil {
 		return nil, err
 	}
-	withoutAgents(recording)
+	withoutBidders(recording)
 	return &Rerun{Assumptions: recording.Assumptions, recording: recording, factories: factories}, nil
 }
 

@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/access.proto
 
-// Messages with which a worker gets access to the objects of its trials, and only those: it asks over NATS, and the
+// Messages for access to objects in the store. A worker asks over NATS for objects of its trials, and the
 // server answers with URLs that are signed for one object, one method and a limited time.
 
 package outbidv1

@@ -92,7 +92,7 @@ func (AdmissionKind) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_admission_proto_rawDescGZIP(), []int{0}
 }
 
-// Admission is the promise to a sweep, or the reason why there is none.
+// Admission is the promise to a sweep, or the reason why the policy did not promise anything.
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`

@@ -29,20 +29,20 @@ type Auction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The free devices.
 	Lots []*Lot `protobuf:"bytes,1,rep,name=lots,proto3" json:"lots,omitempty"`
-	// Apps, by their rho before the auction, the worst first.
+	// Sweeps, by their rho before the auction, the worst first.
 	Bidders []*Bidder `protobuf:"bytes,2,rep,name=bidders,proto3" json:"bidders,omitempty"`
-	// The share of apps that were not asked: 1 - f of them bid.
+	// The share of sweeps that were not asked: 1 - f of them bid.
 	FairnessKnob float64 `protobuf:"fixed64,3,opt,name=fairness_knob,json=fairnessKnob,proto3" json:"fairness_knob,omitempty"`
-	// Product of 1/rho over the bidders, as a sum of logarithms: of the winner, and the upper bound.
+	// Product of 1/rho over the bidders, in logarithms: that of the chosen bids, and its upper bound.
 	LogWelfare      float64 `protobuf:"fixed64,4,opt,name=log_welfare,json=logWelfare,proto3" json:"log_welfare,omitempty"`
 	LogWelfareBound float64 `protobuf:"fixed64,5,opt,name=log_welfare_bound,json=logWelfareBound,proto3" json:"log_welfare_bound,omitempty"`
 	// The winner is proven to be optimal.
 	Exact bool `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`
-	// Apps that have not ended, including those that are not among the bidders of this record.
+	// Sweeps that have not ended, including those that are not among the bidders of this record.
 	Apps int32 `protobuf:"varint,7,opt,name=apps,proto3" json:"apps,omitempty"`
 	// How long the granted devices are held, in seconds.
 	LeaseSeconds float64 `protobuf:"fixed64,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
-	// The rule for which apps are asked, as text.
+	// The rule for which sweeps are asked, as text.
 	Rule          string `protobuf:"bytes,9,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -202,31 +202,31 @@ func (x *Lot) GetDevices() int32 {
 	return 0
 }
 
-// Bidder is one app in a round.
+// Bidder is one sweep in a round.
 type Bidder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Its finish-time fairness before the round, as it stated when asked.
+	// The finish-time fairness before the round that it stated when asked.
 	Rho float64 `protobuf:"fixed64,2,opt,name=rho,proto3" json:"rho,omitempty"`
 	// Whether the devices were offered to it.
 	Asked bool `protobuf:"varint,3,opt,name=asked,proto3" json:"asked,omitempty"`
 	// The subsets it bid on.
 	Bids []*Bid `protobuf:"bytes,4,rep,name=bids,proto3" json:"bids,omitempty"`
-	// What it would have got without payment, as an index of bids; -1 for nothing.
+	// The bid that it would have won without payment: an index of bids, or -1 for none.
 	Fair int32 `protobuf:"varint,5,opt,name=fair,proto3" json:"fair,omitempty"`
 	// The share of that which it keeps, in (0, 1]: c of equation 5.
 	Keeps float64 `protobuf:"fixed64,6,opt,name=keeps,proto3" json:"keeps,omitempty"`
-	// What it got in the auction.
+	// The devices that it won in the auction.
 	Won []*Lot `protobuf:"bytes,7,rep,name=won,proto3" json:"won,omitempty"`
-	// What it got of the leftovers.
+	// The leftover devices that it got after the auction.
 	Leftover []*Lot `protobuf:"bytes,8,rep,name=leftover,proto3" json:"leftover,omitempty"`
-	// Its rho with what it got.
+	// Its rho with these devices.
 	RhoAfter float64 `protobuf:"fixed64,9,opt,name=rho_after,json=rhoAfter,proto3" json:"rho_after,omitempty"`
 	// Why its bid did not count; empty if it did.
 	Refused string `protobuf:"bytes,10,opt,name=refused,proto3" json:"refused,omitempty"`
 	// The time that it would take alone on its share, in seconds: T_id of equation 1.
 	IdealSeconds float64 `protobuf:"fixed64,11,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
-	// The forecast of its time here with what it got, in seconds: T_sh of equation 1.
+	// The forecast of its time on the shared cluster with these devices, in seconds: T_sh of equation 1.
 	ForecastSeconds float64 `protobuf:"fixed64,12,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
 	// The part of won and leftover that it held before and keeps without interruption.
 	Renewed []*Lot `protobuf:"bytes,13,rep,name=renewed,proto3" json:"renewed,omitempty"`
@@ -364,7 +364,7 @@ func (x *Bidder) GetWhy() string {
 	return ""
 }
 
-// Bid is the value of a subset of the offer for an app.
+// Bid is the value of a subset of the offer for a sweep.
 type Bid struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The devices of the subset on named machines; gangs has the same and more.

@@ -1224,7 +1224,7 @@ type Assignment struct {
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
 	// Increases with every change of the assignment.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// What to do now.
+	// The verdict to apply now.
 	Verdict Verdict `protobuf:"varint,3,opt,name=verdict,proto3,enum=outbid.v1.Verdict" json:"verdict,omitempty"`
 	// Train until this step; 0 means until the training code ends.
 	UntilStep int64           `protobuf:"varint,4,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
@@ -1346,7 +1346,7 @@ type AssignmentBody struct {
 	// A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without
 	// secrets.
 	SealedSecrets []byte `protobuf:"bytes,70,opt,name=sealed_secrets,json=sealedSecrets,proto3" json:"sealed_secrets,omitempty"`
-	// The span of the lease, as a W3C traceparent; "" if the sweep is not traced.
+	// The span of the lease in the form of a W3C traceparent; "" if the sweep is not traced.
 	Traceparent   string `protobuf:"bytes,90,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,3 +1,3 @@
 // Package outbidv1 holds the messages and services of Outbid's API, ledger, bus, sessions and plugins, generated from
-// the .proto files beside it.
+// the .proto files of this folder.
 package outbidv1

@@ -1569,7 +1569,7 @@ type SweepSubmitted struct {
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// The initial status of its tuner, if that is a plugin. TunerAnswered has its later answers.
 	Tuner *TunerStatus `protobuf:"bytes,5,opt,name=tuner,proto3" json:"tuner,omitempty"`
-	// What its sampler starts from.
+	// The earlier results that its sampler starts from.
 	Memory        *Memory `protobuf:"bytes,6,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1847,7 +1847,8 @@ func (x *SweepAnnotated) GetActor() string {
 	return ""
 }
 
-// Annotation is the description and the tags that users gave a sweep. Its notes, in contrast, are the server's.
+// Annotation is the description and the tags that users gave a sweep. It does not include the notes, which the server
+// writes.
 type Annotation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Plain text.
@@ -2513,9 +2514,10 @@ type TrialEnded struct {
 	Trial  int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	State  TrialState             `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
 	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The tuner ended it; otherwise the tuner is told that it exited.
+	// The tuner ended it. Otherwise the server tells the tuner that it exited.
 	ByTuner bool `protobuf:"varint,5,opt,name=by_tuner,json=byTuner,proto3" json:"by_tuner,omitempty"`
-	// A person stopped its sweep: it continues from here if the sweep does, and its tuner is not told that it exited.
+	// A person stopped its sweep: the trial continues from here if the sweep does. The server does not tell its tuner that
+	// it exited.
 	Resumable     bool `protobuf:"varint,6,opt,name=resumable,proto3" json:"resumable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2593,8 +2595,8 @@ func (x *TrialEnded) GetResumable() bool {
 	return false
 }
 
-// TrialRetried queues a failed trial once more, from its newest checkpoint. Its earlier failures no longer count, and its
-// tuner, which was told that it failed, is told nothing more about it. A sweep that has ended continues.
+// TrialRetried queues a failed trial again, from its newest checkpoint. Its earlier failures no longer count. The tuner
+// knows that the trial failed and learns nothing about the retry. A sweep that has ended continues.
 type TrialRetried struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2948,8 +2950,8 @@ func (x *CheckpointSaved) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
-// ShardStored records a shard in the object store before its checkpoint is complete, or one that replaced a shard of a
-// complete checkpoint, which is unreadable from then on.
+// ShardStored records a shard in the object store before its checkpoint is complete, or a shard that replaces one of a
+// complete checkpoint. The complete checkpoint can then no longer be read.
 type ShardStored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -3515,7 +3517,7 @@ type MergeJudged struct {
 	// The metric that it must not be worse than: that of the best fork when it saved, and the lease of that fork.
 	Best        float64 `protobuf:"fixed64,6,opt,name=best,proto3" json:"best,omitempty"`
 	BestLeaseId uint64  `protobuf:"varint,7,opt,name=best_lease_id,json=bestLeaseId,proto3" json:"best_lease_id,omitempty"`
-	// The average's first report; absent before it, or if there was none.
+	// The metric of the average's first report; absent before or without one.
 	Metric *float64 `protobuf:"fixed64,8,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
 	// The best fork's checkpoint, with the trial's step: the trial continues from it if the average is dropped.
 	Checkpoint *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -4387,7 +4389,7 @@ type NodeCleared struct {
 	Unfit      bool   `protobuf:"varint,3,opt,name=unfit,proto3" json:"unfit,omitempty"`
 	Reason     string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	AfterStart bool   `protobuf:"varint,5,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
-	// It ends what an administrator did, and who ended it.
+	// An administrator ended the state that an administrator had set. actor names the person who ended it.
 	Manual        bool   `protobuf:"varint,6,opt,name=manual,proto3" json:"manual,omitempty"`
 	Actor         string `protobuf:"bytes,7,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5015,8 +5017,8 @@ type Report struct {
 	// The lease of the reporting fork, 0 if it was not recorded. A trial that restarts from an earlier step repeats the
 	// later steps under a later lease.
 	LeaseId uint64 `protobuf:"varint,6,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// If several forks train the trial: the steps of the reporting fork. step is then the trial's: that of their start,
-	// plus the steps of all of them since then. Otherwise 0.
+	// The steps of the reporting fork if several forks train the trial, otherwise 0. step then counts the trial's steps:
+	// the start of the forks plus the steps of all of them since.
 	ForkStep int64 `protobuf:"varint,7,opt,name=fork_step,json=forkStep,proto3" json:"fork_step,omitempty"`
 	// Values that the training code notes besides metrics, as JSON by name. Each stays with the trial until it is
 	// replaced. A report with attributes and no metrics has no other content.
@@ -5135,8 +5137,8 @@ type Checkpoint struct {
 	// shards, the file under the key is their manifest, and shard i is under the key, ".", and i.
 	Shards     int32 `protobuf:"varint,11,opt,name=shards,proto3" json:"shards,omitempty"`
 	ShardBytes int64 `protobuf:"varint,12,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
-	// What the manifest says about its shards, as one sum (orchestrator/checkpoint/manifest). Only in uplinks, for the
-	// server to compare with the shards that the nodes stored.
+	// A checksum over the manifest's entries for its shards (orchestrator/checkpoint/manifest). Only in uplinks, so that
+	// the server can compare it with the shards that the nodes stored.
 	ManifestSum   string `protobuf:"bytes,13,opt,name=manifest_sum,json=manifestSum,proto3" json:"manifest_sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -204,7 +204,7 @@ type NodeFault struct {
 	Until *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
 	// How often in a row the node had this fault.
 	Times int32 `protobuf:"varint,5,opt,name=times,proto3" json:"times,omitempty"`
-	// It happened so often that the node is retried only after its worker's checks also pass.
+	// The node failed repeatedly, so the server retries it only once its worker's checks also pass.
 	Cordoned bool `protobuf:"varint,6,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	// Trials that failed there, as "digits-1/17"; the first few.
 	Trials []string `protobuf:"bytes,7,rep,name=trials,proto3" json:"trials,omitempty"`
@@ -216,7 +216,7 @@ type NodeFault struct {
 	AfterStart bool `protobuf:"varint,10,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
 	// An administrator keeps new trials off, until the node is opened again.
 	Manual bool `protobuf:"varint,11,opt,name=manual,proto3" json:"manual,omitempty"`
-	// Who did it. Only if manual.
+	// The person who kept it off. Only if manual.
 	Actor string `protobuf:"bytes,12,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Its trials were moved away too: an administrator drained it, or its worker reports that the node will end soon.
 	Drained       bool `protobuf:"varint,13,opt,name=drained,proto3" json:"drained,omitempty"`

@@ -46,7 +46,7 @@ type Setting struct {
 	Part int64 `protobuf:"varint,9,opt,name=part,proto3" json:"part,omitempty"`
 	// The words that are allowed. A field named sampler also takes the names of Optuna's samplers.
 	Words []string `protobuf:"bytes,10,rep,name=words,proto3" json:"words,omitempty"`
-	// What kind of number it is, for errors, such as "a probability".
+	// The kind of number, for errors, such as "a probability".
 	Unit string `protobuf:"bytes,11,opt,name=unit,proto3" json:"unit,omitempty"`
 	// Explains the bounds at the end of an error.
 	Hint string `protobuf:"bytes,12,opt,name=hint,proto3" json:"hint,omitempty"`

@@ -26,10 +26,11 @@ const (
 // CheckAccessRequest is the request of CheckAccess.
 type CheckAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A call such as "DeleteSweep", a verb such as "delete", or what a command is called, such as "drain". Empty for every
+	// A call such as "DeleteSweep", a verb such as "delete", or the name of a command, such as "drain". Empty for every
 	// call.
 	Verb string `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`
-	// What the verb is about, such as "sweeps". It may be left out for a call, a command, or a name of a sweep or a node.
+	// The kind of object of the verb, such as "sweeps". It may be empty for a call, a command, or a name of a sweep or a
+	// node.
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Name of a sweep or a node.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -208,13 +209,13 @@ type Permission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the call.
 	Call string `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// What the audit calls it.
+	// The verb in the audit log.
 	Verb     string `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
 	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The permission that the call requires.
 	Permission string `protobuf:"bytes,4,opt,name=permission,proto3" json:"permission,omitempty"`
 	Allowed    bool   `protobuf:"varint,5,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// The role and scope that allow it, or what is missing.
+	// The role and scope that allow it, or the missing ones.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

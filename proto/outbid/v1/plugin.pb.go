@@ -1281,7 +1281,7 @@ func (x *BidRequest) GetApps() []*AppState {
 	return nil
 }
 
-// BidResponse is the response of Bid: one table for each app, in order.
+// BidResponse is the response of Bid: one table for each sweep, in order.
 type BidResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tables        []*BidTable            `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
@@ -1467,19 +1467,19 @@ func (x *Stock) GetMachines() int32 {
 	return 0
 }
 
-// AppState is the current state of an app.
+// AppState is the current state of a sweep.
 type AppState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	// The kind of its tuner, as in the spec.
 	Tuner string `protobuf:"bytes,2,opt,name=tuner,proto3" json:"tuner,omitempty"`
-	// Relative to other apps; 1 is normal.
+	// Relative to other sweeps; 1 is normal.
 	Weight float64 `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	// Seconds since the app was submitted.
+	// Seconds since the sweep was submitted.
 	ElapsedSeconds float64 `protobuf:"fixed64,4,opt,name=elapsed_seconds,json=elapsedSeconds,proto3" json:"elapsed_seconds,omitempty"`
-	// The time-weighted mean number of apps over the app's life so far: N_avg.
+	// The time-weighted mean number of sweeps since the sweep was submitted: N_avg.
 	MeanApps float64 `protobuf:"fixed64,5,opt,name=mean_apps,json=meanApps,proto3" json:"mean_apps,omitempty"`
-	// Free devices of each lot that the app may use; empty if it may use all.
+	// Free devices of each lot that the sweep may use; empty if it may use all.
 	Free []int32 `protobuf:"varint,6,rep,packed,name=free,proto3" json:"free,omitempty"`
 	// Jobs that hold or want devices.
 	Jobs []*AppJob `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -1710,18 +1710,18 @@ type AppJob struct {
 	// Its current target, and its final one; 0 if unknown.
 	Until float64 `protobuf:"fixed64,3,opt,name=until,proto3" json:"until,omitempty"`
 	Total float64 `protobuf:"fixed64,4,opt,name=total,proto3" json:"total,omitempty"`
-	// If its learning curve is evaluated: the step by which it ends with a probability of at least 0.9; otherwise 0.
+	// It ends at or before this step with a probability of at least 0.9. 0 if its learning curve is not evaluated.
 	Forecast   float64  `protobuf:"fixed64,5,opt,name=forecast,proto3" json:"forecast,omitempty"`
 	MinDevices int32    `protobuf:"varint,6,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
 	MaxDevices int32    `protobuf:"varint,7,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
 	Spread     bool     `protobuf:"varint,8,opt,name=spread,proto3" json:"spread,omitempty"`
 	Types      []string `protobuf:"bytes,9,rep,name=types,proto3" json:"types,omitempty"`
 	Exclude    []string `protobuf:"bytes,10,rep,name=exclude,proto3" json:"exclude,omitempty"`
-	// Index in the app's speeds; -1 for unknown.
+	// Index in the sweep's speeds; -1 for unknown.
 	SpeedsIndex int32 `protobuf:"varint,11,opt,name=speeds_index,json=speedsIndex,proto3" json:"speeds_index,omitempty"`
-	// What it keeps regardless of the round.
+	// The devices that it keeps regardless of the round.
 	Held *Holding `protobuf:"bytes,12,opt,name=held,proto3" json:"held,omitempty"`
-	// What it holds on an expired lease, which is on offer.
+	// The devices that it holds on an expired lease. They are on offer.
 	Lost *Holding `protobuf:"bytes,13,opt,name=lost,proto3" json:"lost,omitempty"`
 	// Its lease was revoked and it is saving.
 	Leaving bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
@@ -2080,16 +2080,16 @@ func (x *MeasuredSpeed) GetRate() float64 {
 	return 0
 }
 
-// BidTable is an app's bid: at most one of its rows is granted.
+// BidTable is a sweep's bid: at most one of its rows is granted.
 type BidTable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Rho if it is granted nothing. It is finite.
 	Rho float64 `protobuf:"fixed64,1,opt,name=rho,proto3" json:"rho,omitempty"`
-	// T_id: the seconds that the app would take alone on its share.
+	// T_id: the seconds that the sweep would take alone on its share.
 	IdealSeconds float64 `protobuf:"fixed64,2,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
 	// At most 64 are read.
 	Rows []*Bid `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
-	// Why there is no bid; then the other fields are ignored.
+	// The reason for not bidding; then the other fields are ignored.
 	Refused       string `protobuf:"bytes,4,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -227,11 +227,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AgentService bids for apps in Themis's auction.
+// AgentService bids for sweeps in Themis's auction.
 type AgentServiceClient interface {
 	// Handshake is the first call.
 	Handshake(ctx context.Context, in *HandshakeRequest, opts ...grpc.CallOption) (*HandshakeResponse, error)
-	// Bid is called once per round, with all apps of the bidder.
+	// Bid is called once per round, with all sweeps of the bidder.
 	Bid(ctx context.Context, in *BidRequest, opts ...grpc.CallOption) (*BidResponse, error)
 }
 
@@ -267,11 +267,11 @@ func (c *agentServiceClient) Bid(ctx context.Context, in *BidRequest, opts ...gr
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
-// AgentService bids for apps in Themis's auction.
+// AgentService bids for sweeps in Themis's auction.
 type AgentServiceServer interface {
 	// Handshake is the first call.
 	Handshake(context.Context, *HandshakeRequest) (*HandshakeResponse, error)
-	// Bid is called once per round, with all apps of the bidder.
+	// Bid is called once per round, with all sweeps of the bidder.
 	Bid(context.Context, *BidRequest) (*BidResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }

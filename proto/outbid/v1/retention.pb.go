@@ -82,9 +82,9 @@ func (x *RunRetentionRequest) GetDryRun() bool {
 // RunRetentionResponse is the response of RunRetention.
 type RunRetentionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is deleted, in the order of deletion.
+	// The sweeps that are deleted, in the order of deletion.
 	Expired []*Expired `protobuf:"bytes,1,rep,name=expired,proto3" json:"expired,omitempty"`
-	// What is older than its tenant's retention but is kept.
+	// Sweeps that are kept although they are older than their tenant's retention.
 	Kept          []*Expired `protobuf:"bytes,2,rep,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

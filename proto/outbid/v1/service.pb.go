@@ -94,7 +94,7 @@ const (
 	SweepCommand_SWEEP_COMMAND_UNSPECIFIED SweepCommand = 0
 	// Save and free every device.
 	SweepCommand_SWEEP_COMMAND_PAUSE SweepCommand = 1
-	// Continue a paused sweep, or one that was stopped, with the trials that the stop cancelled.
+	// Continue a paused or stopped sweep, with the trials that the stop ended.
 	SweepCommand_SWEEP_COMMAND_RESUME SweepCommand = 2
 	// Save and end every trial; the sweep can be resumed or extended later.
 	SweepCommand_SWEEP_COMMAND_STOP SweepCommand = 3
@@ -152,7 +152,7 @@ const (
 	// that has ended.
 	TrialCommand_TRIAL_COMMAND_STOP TrialCommand = 1
 	// Run a failed trial again from its newest checkpoint, until the step that its tuner wanted. Its result counts, but the
-	// tuner is not told. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
+	// tuner does not learn it. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
 	TrialCommand_TRIAL_COMMAND_RETRY TrialCommand = 2
 )
 
@@ -330,7 +330,7 @@ func (x *Secret) GetSetBy() string {
 // SetSecretRequest is the request of SetSecret.
 type SetSecretRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tenant whose sweeps may use it; "" for the caller's.
+	// The tenant whose sweeps may use it; "" for the caller's tenant.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A letter or _, then up to 63 letters, digits, _ and -.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -439,7 +439,7 @@ func (x *SetSecretResponse) GetSecret() *Secret {
 // ListSecretsRequest is the request of ListSecrets.
 type ListSecretsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" for the caller's.
+	// "" for the caller's tenant.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -531,7 +531,7 @@ func (x *ListSecretsResponse) GetSecrets() []*Secret {
 // DeleteSecretRequest is the request of DeleteSecret.
 type DeleteSecretRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" for the caller's.
+	// "" for the caller's tenant.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -739,9 +739,9 @@ type Sweep struct {
 	Fairness *Fairness `protobuf:"bytes,15,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	// Stored averages of its checkpoints, oldest first.
 	Soups []*Soup `protobuf:"bytes,17,rep,name=soups,proto3" json:"soups,omitempty"`
-	// What a policy with admission promises it, or why it does not; absent under others.
+	// The promise of a policy with admission, or the reason for not giving one; absent under other policies.
 	Admission *Admission `protobuf:"bytes,16,opt,name=admission,proto3" json:"admission,omitempty"`
-	// What its leases cost so far, each at the prices of its grant; absent if the ledger has no prices of devices.
+	// The cost of its leases so far, each at the prices at its start; absent if the ledger has no prices of devices.
 	Cost *float64 `protobuf:"fixed64,18,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// The currency of the prices; may be empty.
 	Currency string `protobuf:"bytes,19,opt,name=currency,proto3" json:"currency,omitempty"`
@@ -1135,7 +1135,7 @@ type Trial struct {
 	NodeLosses int32 `protobuf:"varint,22,opt,name=node_losses,json=nodeLosses,proto3" json:"node_losses,omitempty"`
 	// It runs alone on a node until it makes progress, because nodes were lost while it ran there.
 	Suspected bool `protobuf:"varint,23,opt,name=suspected,proto3" json:"suspected,omitempty"`
-	// The leases that it holds, the oldest first. The oldest one leads: its steps and reports are the trial's.
+	// The leases that it holds, the oldest first. The oldest one leads: its fork's steps and reports count for the trial.
 	Leases []*TrialLease `protobuf:"bytes,24,rep,name=leases,proto3" json:"leases,omitempty"`
 	// The current fork slot, or the one whose forks are being averaged; absent for none.
 	Round *TrialRound `protobuf:"bytes,25,opt,name=round,proto3" json:"round,omitempty"`
@@ -1144,7 +1144,7 @@ type Trial struct {
 	Rounds int32         `protobuf:"varint,27,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	// Values that its training code noted, as JSON by name.
 	Attributes map[string]string `protobuf:"bytes,28,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// How often it was retried after it had failed. From the first time on its tuner is told nothing about it.
+	// How often it was retried after it had failed. Its tuner learns nothing about it after the first retry.
 	Retries int32 `protobuf:"varint,29,opt,name=retries,proto3" json:"retries,omitempty"`
 	// The trial from whose checkpoint its tuner continued it last; absent if it only continued from its own.
 	CopiedFrom    *int32 `protobuf:"varint,30,opt,name=copied_from,json=copiedFrom,proto3,oneof" json:"copied_from,omitempty"`
@@ -1395,7 +1395,7 @@ func (x *Trial) GetCopiedFrom() int32 {
 // TrialRound is a fork slot: several forks train a trial.
 type TrialRound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The step at which all of its forks started.
+	// The step from which all its forks started.
 	FromStep int64 `protobuf:"varint,1,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	// When it started, and when it ends; absent if unknown, or for no end.
 	Began *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
@@ -1595,7 +1595,7 @@ type TrialMerge struct {
 	// When it started, if known, and when its forks' steps were added up.
 	Began *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// The step at which its forks started, and the step at which the trial continues.
+	// The step from which its forks started, and the step from which the trial continues.
 	FromStep int64        `protobuf:"varint,4,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	Step     int64        `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
 	Forks    []*TrialFork `protobuf:"bytes,6,rep,name=forks,proto3" json:"forks,omitempty"`
@@ -1732,7 +1732,7 @@ type TrialLease struct {
 	// When it was granted, and until when, if there is an end.
 	Since   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
 	TermEnd *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
-	// The step at which its fork started, and its current step.
+	// The step from which its fork started, and its current step.
 	FromStep      int64 `protobuf:"varint,8,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	Step          int64 `protobuf:"varint,9,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2076,8 +2076,8 @@ type PreviewSweepResponse struct {
 	Examples []*structpb.Struct `protobuf:"bytes,3,rep,name=examples,proto3" json:"examples,omitempty"`
 	// Warnings, such as a device type that no node has.
 	Warnings []string `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// The cost of device_hours on the cheapest and the dearest type of device that the sweep may use; absent if step_seconds
-	// is 0, the server has no prices, or there is no such device.
+	// The cost of device_hours on the cheapest and the dearest type of device that the sweep may use. Absent if
+	// step_seconds is 0, the server has no prices, or the cluster has no such device.
 	LeastCost *float64 `protobuf:"fixed64,5,opt,name=least_cost,json=leastCost,proto3,oneof" json:"least_cost,omitempty"`
 	MostCost  *float64 `protobuf:"fixed64,6,opt,name=most_cost,json=mostCost,proto3,oneof" json:"most_cost,omitempty"`
 	// The currency of the prices; may be empty.
@@ -2959,12 +2959,12 @@ type TrialColumn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  TrialColumnKind        `protobuf:"varint,1,opt,name=kind,proto3,enum=outbid.v1.TrialColumnKind" json:"kind,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What values holds, little-endian, in the smallest type that is exact: "f64", "f32", "i32", "i16", "i8" or "u8". NaN
-	// stands for no number, or for a trial that has a text.
+	// The type of the numbers in values, which are little-endian: the smallest exact one of "f64", "f32", "i32", "i16",
+	// "i8" and "u8". NaN means that the trial has no number, or has a text.
 	Type   string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	Values []byte `protobuf:"bytes,4,opt,name=values,proto3" json:"values,omitempty"`
-	// Texts, of which text has an index for each trial, of the type text_type; 0 for none, 1 for the first. All are empty
-	// for a column of numbers. Values that are neither numbers nor texts are JSON.
+	// The texts of the column. text has an index into them for each trial, of the type text_type: 0 for no text, 1 for the
+	// first. Empty for a column of numbers. Values that are neither numbers nor texts are JSON.
 	Words         []string `protobuf:"bytes,5,rep,name=words,proto3" json:"words,omitempty"`
 	Text          []byte   `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	TextType      string   `protobuf:"bytes,7,opt,name=text_type,json=textType,proto3" json:"text_type,omitempty"`
@@ -3338,7 +3338,7 @@ func (x *DeleteSweepRequest) GetForce() bool {
 // DeleteSweepResponse is the response of DeleteSweep.
 type DeleteSweepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When and by whom it was deleted. Its objects are deleted soon after.
+	// The time of the deletion and the person who deleted the sweep. Its objects are deleted soon after.
 	Deleted       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4745,7 +4745,7 @@ func (x *AskTrialRequest) GetClient() string {
 // AskTrialResponse is the response of AskTrial.
 type AskTrialResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Absent if there is nothing to train now.
+	// Absent if no trial can train now.
 	Trial *Trial `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
 	// There will not be more unless the sweep is extended.
 	Exhausted bool `protobuf:"varint,2,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
@@ -5291,7 +5291,7 @@ type Check struct {
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Ok     bool                   `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
 	Detail string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// How to fix it, as a command if possible.
+	// The fix: a command if possible.
 	Fix           string `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5520,7 +5520,7 @@ func (*SimulateLedgerResponse_Progress) isSimulateLedgerResponse_Piece() {}
 
 func (*SimulateLedgerResponse_Run) isSimulateLedgerResponse_Piece() {}
 
-// SimulationProgress says what SimulateLedger does now.
+// SimulationProgress describes the progress of SimulateLedger.
 type SimulationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It waits until the simulation of another caller has ended.
@@ -5592,16 +5592,16 @@ func (x *SimulationProgress) GetSweeps() int32 {
 	return 0
 }
 
-// SimulatedRun is how sweeps fared in a simulation, or in the ledger.
+// SimulatedRun is the outcome of sweeps in a simulation or in the ledger.
 type SimulatedRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty for what happened.
+	// Empty for the ledger's own decisions.
 	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// The weight of the sweep that has another; 0 if none has.
 	Weight float64 `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"`
 	// In the order of their submissions.
 	Sweeps []*SimulatedSweep `protobuf:"bytes,3,rep,name=sweeps,proto3" json:"sweeps,omitempty"`
-	// In what happened: how the simulations differ from it.
+	// Only for the ledger's own decisions: how the simulations differ from them.
 	Assumptions   []string `protobuf:"bytes,4,rep,name=assumptions,proto3" json:"assumptions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5665,7 +5665,7 @@ func (x *SimulatedRun) GetAssumptions() []string {
 	return nil
 }
 
-// SimulatedSweep is how a sweep fared.
+// SimulatedSweep is the outcome of a sweep.
 type SimulatedSweep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty if it belongs to another tenant, or was deleted.
@@ -5816,7 +5816,7 @@ type ForecastCurvesResponse struct {
 	Forecasts []*CurveForecast `protobuf:"bytes,1,rep,name=forecasts,proto3" json:"forecasts,omitempty"`
 	// Why some of the trials are not forecast, in one sentence; empty if all are.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How many forecasts for trials of the sweep that have ended were compared with what they reported. The width of the
+	// The number of forecasts for ended trials of the sweep that were compared with the trials' reports. The width of the
 	// forecasts follows from these errors and those of other tasks.
 	Checked       int32 `protobuf:"varint,3,opt,name=checked,proto3" json:"checked,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6007,7 +6007,7 @@ type ExplainSweepRequest struct {
 	// Simulate the ledger under other policies and weights, which takes up to 20 s. Without it, or if the ledger cannot be
 	// simulated now, the last sentence has the figures of the newest auction.
 	Simulate bool `protobuf:"varint,3,opt,name=simulate,proto3" json:"simulate,omitempty"`
-	// Policies to simulate besides the server's; las and drf if empty.
+	// Policies to simulate in addition to the server's policy; empty for las and drf.
 	Policies      []string `protobuf:"bytes,4,rep,name=policies,proto3" json:"policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6080,9 +6080,9 @@ type ExplainSweepResponse struct {
 	Why string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
 	// Why it lost devices, or that it did not.
 	Lost string `protobuf:"bytes,3,opt,name=lost,proto3" json:"lost,omitempty"`
-	// What another policy or weight would have done.
+	// The outcome under another policy or weight.
 	Otherwise string `protobuf:"bytes,4,opt,name=otherwise,proto3" json:"otherwise,omitempty"`
-	// The simulations; empty if there were none.
+	// The simulations, if any.
 	Outcomes      []*SimulatedOutcome `protobuf:"bytes,5,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6721,7 +6721,7 @@ type JoinWorkerRequest struct {
 	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Name of the node; optional, because the token is for only one name.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// The worker's public key, as an NKey of a NATS user. The private key stays with the worker.
+	// The worker's public key: the NKey of a NATS user. The private key stays with the worker.
 	PublicKey     string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6782,7 +6782,7 @@ func (x *JoinWorkerRequest) GetPublicKey() string {
 type JoinWorkerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// The JWT with which NATS accepts the worker's key.
+	// The JWT that makes NATS accept the worker's key.
 	Credentials string `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	// The public key that verifies orders and functions.
 	OrdersKey string `protobuf:"bytes,3,opt,name=orders_key,json=ordersKey,proto3" json:"orders_key,omitempty"`
@@ -7172,7 +7172,7 @@ type APIToken struct {
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Role   string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// What it may do within its role; empty for everything.
+	// The scopes that limit its role; empty for no limit.
 	Scopes  []string               `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	Created *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"`
 	// Name of the caller that created it.
@@ -7273,7 +7273,7 @@ func (x *APIToken) GetLastUsed() *timestamppb.Timestamp {
 // CreateTokenRequest is the request of CreateToken.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" for the caller's.
+	// "" for the caller's tenant.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Lower-case letters, digits and dashes, a letter first. Events record TENANT/NAME as the actor.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -7407,7 +7407,7 @@ func (x *CreateTokenResponse) GetInfo() *APIToken {
 // ListTokensRequest is the request of ListTokens.
 type ListTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" for the caller's, or for every tenant if the caller is an admin.
+	// "" for the caller's tenant, or for every tenant if the caller is an admin.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7499,7 +7499,7 @@ func (x *ListTokensResponse) GetTokens() []*APIToken {
 // RotateTokenRequest is the request of RotateToken.
 type RotateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" for the caller's.
+	// "" for the caller's tenant.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// How long the new token is valid: 90 days if absent, at most 366 days.
@@ -7624,7 +7624,7 @@ func (x *RotateTokenResponse) GetInfo() *APIToken {
 // RevokeTokenRequest is the request of RevokeToken.
 type RevokeTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" for the caller's.
+	// "" for the caller's tenant.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields

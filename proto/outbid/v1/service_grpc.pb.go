@@ -128,8 +128,8 @@ type OutbidServiceClient interface {
 	TellTrial(ctx context.Context, in *TellTrialRequest, opts ...grpc.CallOption) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(ctx context.Context, in *ReadLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLedgerResponse], error)
-	// ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
-	// weight would have done.
+	// ExplainSweep returns the reasons why a sweep or a trial waits, runs, has ended or lost devices, and the outcomes
+	// under another policy or weight.
 	ExplainSweep(ctx context.Context, in *ExplainSweepRequest, opts ...grpc.CallOption) (*ExplainSweepResponse, error)
 	// ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
 	ForecastCurves(ctx context.Context, in *ForecastCurvesRequest, opts ...grpc.CallOption) (*ForecastCurvesResponse, error)
@@ -139,7 +139,7 @@ type OutbidServiceClient interface {
 	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
 	ListRounds(ctx context.Context, in *ListRoundsRequest, opts ...grpc.CallOption) (*ListRoundsResponse, error)
-	// NewWorkerToken creates a token with which one worker may join, once. For admins.
+	// NewWorkerToken creates a token that lets one worker join once. For admins.
 	NewWorkerToken(ctx context.Context, in *NewWorkerTokenRequest, opts ...grpc.CallOption) (*NewWorkerTokenResponse, error)
 	// JoinWorker adds a worker to the cluster. It requires a token of NewWorkerToken, and no other.
 	JoinWorker(ctx context.Context, in *JoinWorkerRequest, opts ...grpc.CallOption) (*JoinWorkerResponse, error)
@@ -173,7 +173,8 @@ type OutbidServiceClient interface {
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error)
-	// CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask.
+	// CheckAccess reports whether the caller may make a call, and the roles or scopes that allow it or are missing. Every
+	// role may ask.
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
 	// RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
 	// lists it. For admins and tenant-admins.
@@ -814,8 +815,8 @@ type OutbidServiceServer interface {
 	TellTrial(context.Context, *TellTrialRequest) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(*ReadLedgerRequest, grpc.ServerStreamingServer[ReadLedgerResponse]) error
-	// ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
-	// weight would have done.
+	// ExplainSweep returns the reasons why a sweep or a trial waits, runs, has ended or lost devices, and the outcomes
+	// under another policy or weight.
 	ExplainSweep(context.Context, *ExplainSweepRequest) (*ExplainSweepResponse, error)
 	// ForecastCurves forecasts the metric of unfinished trials at later steps, from their learning curves.
 	ForecastCurves(context.Context, *ForecastCurvesRequest) (*ForecastCurvesResponse, error)
@@ -825,7 +826,7 @@ type OutbidServiceServer interface {
 	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
 	// ListRounds lists decisions that changed an allocation, newest first.
 	ListRounds(context.Context, *ListRoundsRequest) (*ListRoundsResponse, error)
-	// NewWorkerToken creates a token with which one worker may join, once. For admins.
+	// NewWorkerToken creates a token that lets one worker join once. For admins.
 	NewWorkerToken(context.Context, *NewWorkerTokenRequest) (*NewWorkerTokenResponse, error)
 	// JoinWorker adds a worker to the cluster. It requires a token of NewWorkerToken, and no other.
 	JoinWorker(context.Context, *JoinWorkerRequest) (*JoinWorkerResponse, error)
@@ -859,7 +860,8 @@ type OutbidServiceServer interface {
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error)
-	// CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask.
+	// CheckAccess reports whether the caller may make a call, and the roles or scopes that allow it or are missing. Every
+	// role may ask.
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
 	// RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
 	// lists it. For admins and tenant-admins.

@@ -499,7 +499,7 @@ func (x *ProcessReached) GetStep() int64 {
 }
 
 // ProcessWaiting reports that the process waits until the other processes of its gang have stored their shards, which
-// all of them have offered to their workers. Until its next message, its silence is no sign that it hangs.
+// all of them have offered to their workers. Until its next message, a silent process does not count as hanging.
 type ProcessWaiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
@@ -552,7 +552,7 @@ type ProcessEnded struct {
 	// Empty for success.
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Traceback string `protobuf:"bytes,4,opt,name=traceback,proto3" json:"traceback,omitempty"`
-	// It ended because it was told to, not by itself.
+	// It ended on request, not by itself.
 	Ordered bool `protobuf:"varint,5,opt,name=ordered,proto3" json:"ordered,omitempty"`
 	// It ended by itself and gave up the trial, with or without a value.
 	Pruned bool `protobuf:"varint,6,opt,name=pruned,proto3" json:"pruned,omitempty"`
@@ -783,12 +783,12 @@ type TrialAssignment struct {
 	Part *ForkPart `protobuf:"bytes,14,opt,name=part,proto3" json:"part,omitempty"`
 	// Which process of a gang this is; absent for a trial with one process.
 	Rank *GangRank `protobuf:"bytes,15,opt,name=rank,proto3" json:"rank,omitempty"`
-	// The span of the trial's processes, as a W3C traceparent; "" if the sweep is not traced.
+	// The span of the trial's processes in the form of a W3C traceparent; "" if the sweep is not traced.
 	Traceparent string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// Whether the server and the worker accept checkpoints with shards.
 	ShardedCheckpoints bool `protobuf:"varint,20,opt,name=sharded_checkpoints,json=shardedCheckpoints,proto3" json:"sharded_checkpoints,omitempty"`
-	// The shards of the start checkpoint that are on this node: those of its own processes, or all if the gang had another
-	// number of processes or the shards are directories.
+	// The shards of the start checkpoint that are on this node: only those for the processes of this node, or all if the
+	// gang had another number of processes or the shards are directories.
 	StartShards   []*ShardFile `protobuf:"bytes,21,rep,name=start_shards,json=startShards,proto3" json:"start_shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1013,7 +1013,7 @@ type GangRank struct {
 	// port is free.
 	Address     string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	ControlPort int32  `protobuf:"varint,5,opt,name=control_port,json=controlPort,proto3" json:"control_port,omitempty"`
-	// What the processes prove to know before they trust each other.
+	// The secret that the processes must prove to know before they trust each other.
 	Secret string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
 	// The port for the rendezvous of training code (MASTER_PORT) that goes with control_port. If rank 0 listens at a later
 	// port, the rendezvous port is as much later.

@@ -250,7 +250,7 @@ func (x *StateSnapshot) GetChanges() *SnapshotChanges {
 	return nil
 }
 
-// SnapshotChanges says what a snapshot lacks, which the one of an earlier batch has.
+// SnapshotChanges lists the parts that the snapshot of an earlier batch has and this one does not.
 type SnapshotChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The earlier batch, with its hash.
@@ -313,7 +313,7 @@ func (x *SnapshotChanges) GetSweeps() []*SweepChanges {
 	return nil
 }
 
-// SweepChanges says what a record of a sweep lacks.
+// SweepChanges lists the parts that the record of a sweep does not have.
 type SweepChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The record has only an id, because nothing has changed.
@@ -779,7 +779,7 @@ type SweepRecord struct {
 	FailedBefore int32 `protobuf:"varint,30,opt,name=failed_before,json=failedBefore,proto3" json:"failed_before,omitempty"`
 	// The cost of its ended leases.
 	Cost float64 `protobuf:"fixed64,31,opt,name=cost,proto3" json:"cost,omitempty"`
-	// What its sampler starts from.
+	// The earlier results that its sampler starts from.
 	Memory *Memory `protobuf:"bytes,32,opt,name=memory,proto3" json:"memory,omitempty"`
 	// Its description and its tags; absent for none.
 	Annotation    *Annotation `protobuf:"bytes,33,opt,name=annotation,proto3" json:"annotation,omitempty"`
@@ -1201,7 +1201,7 @@ type TrialRecord struct {
 	Seed uint64         `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
 	// Whether it waits for the tuner although it has a lease.
 	AtTarget bool `protobuf:"varint,4,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
-	// The checkpoint from which it continues; may be another trial's.
+	// The checkpoint from which it continues, which may belong to another trial.
 	Start *Checkpoint `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// Steps counted into the sweep's total.
 	MaxStep int64 `protobuf:"varint,7,opt,name=max_step,json=maxStep,proto3" json:"max_step,omitempty"`
@@ -1807,7 +1807,7 @@ type LeaseRecord struct {
 	// Its current step, and whether it has done the trial's steps and waits for a decision.
 	Step     int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
 	AtTarget bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
-	// Its progress does not count, because the average with which it started was dropped.
+	// Its progress does not count, because the server dropped the average from which it started.
 	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
 	// It has lasted long enough to show that its nodes can train.
 	TrainedWell bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`

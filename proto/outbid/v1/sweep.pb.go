@@ -76,8 +76,8 @@ type SweepSpec struct {
 	// When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its submission ("6h"). ""
 	// for no deadline. Policies with deadlines try to meet it; it does not end anything.
 	Deadline string `protobuf:"bytes,22,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
-	// The server sets it: callers send the header traceparent.
+	// The span of the call that submitted the sweep in the form of a W3C traceparent; "" if neither the caller nor the
+	// server traces. The server sets it: callers send the header traceparent.
 	Traceparent string `protobuf:"bytes,23,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// "on": the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric and most of
 	// the parameters; "off" (default): it starts from nothing.
@@ -588,10 +588,10 @@ func (x *Utility) GetBy() string {
 	return ""
 }
 
-// Agent is a program of the server that bids for devices for a sweep.
+// Agent is a bidder: a program of the server that bids for devices for a sweep.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name in the server's option --agent NAME=COMMAND.
+	// Its name in the server's option --bidder NAME=COMMAND.
 	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	// Passed to the bidder unchanged.
 	Settings      *structpb.Struct `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
@@ -2687,8 +2687,8 @@ type Resources struct {
 	Forks string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
 	// How forks are averaged: "steps" (default) weighted by their steps; "uniform" with equal weights; "outer" with
 	// DiLoCo's outer optimizer over the mean by steps, with rate 0.7 and momentum 0.9, or others, such as "outer(0.5,
-	// 0.8)"; "best" by steps, but the trial continues from the best fork instead if the first metric of the mean is worse
-	// than that fork's.
+	// 0.8)"; "best" by steps, but the trial continues from the best fork instead if the mean's first metric is worse
+	// than the metric of that fork.
 	ForksMerge    string `protobuf:"bytes,10,opt,name=forks_merge,json=forksMerge,proto3" json:"forks_merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2862,7 +2862,8 @@ type Limits struct {
 	Target *float64 `protobuf:"fixed64,5,opt,name=target,proto3,oneof" json:"target,omitempty"`
 	// Device-hours that the sweep's trials may use, such as 12.5: the time of each lease times its devices. 0 for no limit.
 	DeviceHours float64 `protobuf:"fixed64,6,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
-	// What the sweep's leases may cost at the server's prices of devices, in their currency, such as 250. 0 for no limit.
+	// The most that the sweep's leases may cost at the server's prices of devices, in their currency, such as 250. 0 for
+	// no limit.
 	Cost          float64 `protobuf:"fixed64,7,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -35,7 +35,7 @@ type Tenant struct {
 	Quota *TenantQuota `protobuf:"bytes,3,opt,name=quota,proto3" json:"quota,omitempty"`
 	// Its other limits; absent for the server's default limits.
 	Limits *TenantLimits `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Names of tokens whose holders may also act for it, as their roles allow.
+	// Names of tokens whose holders may also act for it, within the limits of their roles.
 	Members       []string `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -191,7 +191,7 @@ type TenantLimits struct {
 	// Size of the checkpoints of its sweeps in the store, such as "1TiB".
 	CheckpointBytes string `protobuf:"bytes,12,opt,name=checkpoint_bytes,json=checkpointBytes,proto3" json:"checkpoint_bytes,omitempty"`
 	// How long its sweeps are kept after they end, such as "90d". Then they are deleted, with their checkpoints, output and
-	// reports. "" means the server's setting and "none" for ever.
+	// reports. "" means the server's setting, and "none" without limit.
 	RetainSweeps  string `protobuf:"bytes,13,opt,name=retain_sweeps,json=retainSweeps,proto3" json:"retain_sweeps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -533,9 +533,9 @@ type TenantLimit struct {
 	Used *float64 `protobuf:"fixed64,3,opt,name=used,proto3,oneof" json:"used,omitempty"`
 	// "", "bytes" or "bytes/s".
 	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
-	// What happens when it is reached, in one line.
+	// The effect of reaching it, in one line.
 	Reached string `protobuf:"bytes,5,opt,name=reached,proto3" json:"reached,omitempty"`
-	// What is limited, in one line.
+	// The limited quantity, in one line.
 	Help          string `protobuf:"bytes,6,opt,name=help,proto3" json:"help,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -167,40 +167,40 @@ def test_the_sweep_of_the_tuner_example(start: Start) -> None:
     assert "own-tuner-1 done: 12 trials" in server.outbid("run", "examples/own-tuner/sweep.yaml")
 
 
-def test_the_sweep_of_the_agent_example(start: Start) -> None:
-    server = start("--policy", "themis", "--agent", "frugal=python3 examples/own-agent/agent.py")
-    server.until(lambda: server.says("an agent is up", "agent=frugal"), "the agent is up")
-    assert "own-agent-1 done: 6 trials" in server.outbid("run", "examples/own-agent/sweep.yaml")
-    said = [b.get("refused", "") for b in server.bidders() if b["sweep"] == "own-agent-1"]
+def test_the_sweep_of_the_bidder_example(start: Start) -> None:
+    server = start("--policy", "themis", "--bidder", "frugal=python3 examples/own-bidder/bidder.py")
+    server.until(lambda: server.says("a bidder is up", "bidder=frugal"), "the bidder is up")
+    assert "own-bidder-1 done: 6 trials" in server.outbid("run", "examples/own-bidder/sweep.yaml")
+    said = [b.get("refused", "") for b in server.bidders() if b["sweep"] == "own-bidder-1"]
     assert any("it will be done in" in text for text in said), said
     assert not server.says("lost its bid")
 
 
-def test_an_agent_that_lies_loses_its_bid_and_the_cluster_goes_on(start: Start, tmp_path: Path) -> None:
+def test_a_bidder_that_lies_loses_its_bid_and_the_cluster_goes_on(start: Start, tmp_path: Path) -> None:
     program = tmp_path / "liar.py"
     program.write_text(
         "from outbid import plugin\n"
-        "class Liar(plugin.Agent):\n"
+        "class Liar(plugin.Bidder):\n"
         "    def bid(self, offer, app):\n"
         "        return plugin.Bid(9, 1, (plugin.Row(1, (plugin.Gangs('cpu', 400),)),))\n"
         "plugin.serve(Liar())\n"
     )
-    server = start("--policy", "themis", "--agent", f"liar=python3 {program}")
-    server.until(lambda: server.says("an agent is up", "agent=liar"), "the agent is up")
-    text = (ROOT / "examples/own-agent/sweep.yaml").read_text()
+    server = start("--policy", "themis", "--bidder", f"liar=python3 {program}")
+    server.until(lambda: server.says("a bidder is up", "bidder=liar"), "the bidder is up")
+    text = (ROOT / "examples/own-bidder/sweep.yaml").read_text()
     text = text.replace("plugin: frugal", "plugin: liar").replace("  settings: {minutes: 3}\n", "")
-    assert "own-agent-1 done: 6 trials" in server.outbid("run", "-", stdin=text)
-    assert server.says("an agent lost its bid", "agent=liar", "own-agent-1", "400 cpu")
-    server.until(lambda: server.log.read_text().count("an agent is up") > 1, "the agent is up again")
-    assert any("agent liar lost its bid" in b.get("refused", "") for b in server.bidders())
+    assert "own-bidder-1 done: 6 trials" in server.outbid("run", "-", stdin=text)
+    assert server.says("a bidder lost its bid", "bidder=liar", "own-bidder-1", "400 cpu")
+    server.until(lambda: server.log.read_text().count("a bidder is up") > 1, "the bidder is up again")
+    assert any("bidder liar lost its bid" in b.get("refused", "") for b in server.bidders())
 
 
-def test_rounds_with_an_agent_that_cannot_be_asked_again_are_replayed(start: Start, tmp_path: Path) -> None:
+def test_rounds_with_a_bidder_that_cannot_be_asked_again_are_replayed(start: Start, tmp_path: Path) -> None:
     program = tmp_path / "dice.py"
     program.write_text(
         "import random\n"
         "from outbid import plugin\n"
-        "class Dice(plugin.Agent):\n"
+        "class Dice(plugin.Bidder):\n"
         "    def bid(self, offer, app):\n"
         "        own = app.own\n"
         "        rows = tuple(plugin.Row(row.rho * random.random(), row.gangs) for row in own.rows)\n"
@@ -208,16 +208,16 @@ def test_rounds_with_an_agent_that_cannot_be_asked_again_are_replayed(start: Sta
         "plugin.serve(Dice())\n"
     )
     option = ("--policy-option", "lease=1s")
-    server = start("--policy", "themis", *option, "--agent", f"dice=python3 {program}")
-    server.until(lambda: server.says("an agent is up", "agent=dice"), "the agent is up")
-    text = (ROOT / "examples/own-agent/sweep.yaml").read_text()
+    server = start("--policy", "themis", *option, "--bidder", f"dice=python3 {program}")
+    server.until(lambda: server.says("a bidder is up", "bidder=dice"), "the bidder is up")
+    text = (ROOT / "examples/own-bidder/sweep.yaml").read_text()
     text = text.replace("  settings: {minutes: 3}\n", "").replace("trials: 6", "trials: 12")
     mine = text.replace("plugin: frugal", "plugin: dice")
-    other = text.replace("agent:\n  plugin: frugal\n", "").replace("name: own-agent", "name: other")
+    other = text.replace("agent:\n  plugin: frugal\n", "").replace("name: own-bidder", "name: other")
     server.outbid("submit", "-", stdin=mine)
     assert "other-1 done: 12 trials" in server.outbid("run", "-", stdin=other)
-    server.outbid("watch", "own-agent-1")
-    assert [b for b in server.bidders() if b["sweep"] == "own-agent-1" and b.get("bids")]
+    server.outbid("watch", "own-bidder-1")
+    assert [b for b in server.bidders() if b["sweep"] == "own-bidder-1" and b.get("bids")]
     ledger = tmp_path / "ledger.jsonl"
     server.outbid("export", "--ledger", str(ledger), "--data", str(server.data))
     assert "0 differ" in server.outbid("replay", str(ledger), *option)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // distortion distorts what sweeps know and report, to see the effect on a mechanism (figures 17 and 18 of Themis). It
@@ -24,7 +24,7 @@ func chance(seed uint64, sweep string) *rand.Rand {
 }
 
 // Work distorts a sweep's estimate of its work.
-func (d *distortion) Work(seed uint64, state *agent.AppState) {
+func (d *distortion) Work(seed uint64, state *bidder.AppState) {
 	if d.errors == 0 {
 		return
 	}
@@ -48,7 +48,7 @@ func Lies(seed uint64, sweep string, part float64) bool {
 }
 
 // Table distorts a sweep's slowdowns.
-func (d *distortion) Table(seed uint64, sweep string, t *agent.Table) {
+func (d *distortion) Table(seed uint64, sweep string, t *bidder.Table) {
 	if d.errors == 0 && (d.liars == 0 || d.lie == 0) {
 		return
 	}

@@ -7,15 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // A sweep's estimate of its remaining work is off by one factor that is the same in every round; the work done is known
 // exactly.
 func TestEstimatesThatAreOff(t *testing.T) {
 	t.Parallel()
-	state := func(app string) *agent.AppState {
-		s := &agent.AppState{App: app, StepsDone: 100, Jobs: []agent.Job{{Done: 10, Until: 60, Total: 210}, {Done: 50, Until: 40, Total: 50}}}
+	state := func(app string) *bidder.AppState {
+		s := &bidder.AppState{App: app, StepsDone: 100, Jobs: []bidder.Job{{Done: 10, Until: 60, Total: 210}, {Done: 50, Until: 40, Total: 50}}}
 		s.Outlook.Steps = 1_000_100
 		return s
 	}
@@ -46,7 +46,7 @@ func TestEstimatesThatAreOff(t *testing.T) {
 	if least < .8 || least > .85 || most > 1.2 || most < 1.15 {
 		t.Errorf("200 apps are off by %g to %g, want nearly .8 to 1.2", least, most)
 	}
-	var unknown agent.AppState
+	var unknown bidder.AppState
 	if off.Work(1, &unknown); unknown.Outlook.Steps != 0 {
 		t.Errorf("an unknown amount of work became %d steps", unknown.Outlook.Steps)
 	}
@@ -56,8 +56,8 @@ func TestEstimatesThatAreOff(t *testing.T) {
 // other sweeps.
 func TestLies(t *testing.T) {
 	t.Parallel()
-	table := agent.Table{Rows: []agent.Row{
-		{Gangs: []agent.Gangs{{Machines: 1}}, Rho: 4}, {Gangs: []agent.Gangs{{Machines: 1}, {Machines: 2}, {Machines: 2}}, Rho: 2},
+	table := bidder.Table{Rows: []bidder.Row{
+		{Gangs: []bidder.Gangs{{Machines: 1}}, Rho: 4}, {Gangs: []bidder.Gangs{{Machines: 1}, {Machines: 2}, {Machines: 2}}, Rho: 2},
 	}}
 	rhos := func(seed uint64, d distortion, app string) [2]float64 {
 		said := table

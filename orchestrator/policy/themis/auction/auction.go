@@ -16,14 +16,14 @@ package auction
 import (
 	"math"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // Bidder is one sweep's bid.
 type Bidder struct {
 	// Nothing is its rho with no row.
 	Nothing float64
-	Rows    []agent.Row
+	Rows    []bidder.Row
 	// Group is the bidder's group, an index into the limits of RunWithin.
 	Group int
 }
@@ -53,12 +53,12 @@ func (r *Result) Gap() float64 {
 }
 
 // Run runs the auction.
-func Run(lots []agent.Lot, bidders []Bidder) Result { return RunWithin(lots, bidders, nil) }
+func Run(lots []bidder.Lot, bidders []Bidder) Result { return RunWithin(lots, bidders, nil) }
 
 // RunWithin runs the auction with groups of bidders that together may not have more devices than their limits. Nil
 // limits mean that bidders have no groups. A limit is one more linear constraint, so the properties of the auction hold
 // within it.
-func RunWithin(lots []agent.Lot, bidders []Bidder, limits []int) Result {
+func RunWithin(lots []bidder.Lot, bidders []Bidder, limits []int) Result {
 	p := compile(lots, bidders, limits)
 	s := newSolver(p)
 	s.solve()

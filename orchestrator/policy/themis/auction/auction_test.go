@@ -7,16 +7,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
 // small draws an auction that can be solved by brute force.
-func small(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
-	var l []agent.Lot
+func small(t *rapid.T) ([]bidder.Lot, []auction.Bidder) {
+	var l []bidder.Lot
 	for i := range rapid.IntRange(1, 4).Draw(t, "machines") {
-		l = append(l, agent.Lot{
+		l = append(l, bidder.Lot{
 			Node: fmt.Sprint("n", i), Rack: fmt.Sprint("r", i%2), Type: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "type"),
 			Free: rapid.IntRange(1, 5).Draw(t, "free"),
 		})
@@ -25,9 +25,9 @@ func small(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 	for range rapid.IntRange(1, 4).Draw(t, "bidders") {
 		x := auction.Bidder{Nothing: rapid.Float64Range(1, 20).Draw(t, "nothing")}
 		for range rapid.IntRange(0, 5).Draw(t, "rows") {
-			row := agent.Row{Rho: rapid.Float64Range(.1, 20).Draw(t, "rho")}
+			row := bidder.Row{Rho: rapid.Float64Range(.1, 20).Draw(t, "rho")}
 			for range rapid.IntRange(1, 2).Draw(t, "kinds") {
-				g := agent.Gangs{
+				g := bidder.Gangs{
 					Count: rapid.IntRange(1, 2).Draw(t, "count"), Machines: rapid.IntRange(1, 2).Draw(t, "over"),
 					Devices: rapid.IntRange(1, 4).Draw(t, "devices"), Type: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "of"),
 				}
@@ -47,8 +47,8 @@ func small(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 }
 
 // fits tries every way of placing the rows' pieces on nodes.
-func fits(l []agent.Lot, rows []agent.Row) bool {
-	var pieces []agent.Gangs
+func fits(l []bidder.Lot, rows []bidder.Row) bool {
+	var pieces []bidder.Gangs
 	for _, r := range rows {
 		for _, g := range r.Gangs {
 			for range g.Count * g.Machines {
@@ -82,9 +82,9 @@ func fits(l []agent.Lot, rows []agent.Row) bool {
 }
 
 // every calls do with each feasible choice of rows, -1 for none.
-func every(l []agent.Lot, b []auction.Bidder, do func([]int)) {
+func every(l []bidder.Lot, b []auction.Bidder, do func([]int)) {
 	choice := make([]int, len(b))
-	var chosen []agent.Row
+	var chosen []bidder.Row
 	var next func(int)
 	next = func(i int) {
 		if i == len(b) {
@@ -123,7 +123,7 @@ func welfare(b []auction.Bidder, choice []int, without int) float64 {
 }
 
 // optimum returns the highest welfare that all bidders but one can have.
-func optimum(l []agent.Lot, b []auction.Bidder, without int) float64 {
+func optimum(l []bidder.Lot, b []auction.Bidder, without int) float64 {
 	rest := append([]auction.Bidder(nil), b...)
 	if without >= 0 {
 		rest[without].Rows = nil
@@ -138,7 +138,7 @@ func TestWinnersMaximiseProductAndFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, b := small(t)
 		got := auction.Run(l, b)
-		var rows []agent.Row
+		var rows []bidder.Row
 		for i, r := range got.Rows {
 			if r >= 0 {
 				rows = append(rows, b[i].Rows[r])
@@ -223,7 +223,7 @@ func nothingGainedBy(t *rapid.T, b []auction.Bidder, run func([]auction.Bidder) 
 	}
 	liar := rapid.IntRange(0, len(b)-1).Draw(t, "liar")
 	lied := append([]auction.Bidder(nil), b...)
-	lied[liar].Rows = append([]agent.Row(nil), b[liar].Rows...)
+	lied[liar].Rows = append([]bidder.Row(nil), b[liar].Rows...)
 	for i := range lied[liar].Rows {
 		lied[liar].Rows[i].Rho *= rapid.Float64Range(.2, 5).Draw(t, "factor")
 	}
@@ -245,14 +245,14 @@ func TestNoBidderEnviesAnother(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		devices := rapid.IntRange(4, 48).Draw(t, "devices")
-		l := []agent.Lot{{Node: "n", Type: "a", Free: devices}}
+		l := []bidder.Lot{{Node: "n", Type: "a", Free: devices}}
 		var b []auction.Bidder
 		for range rapid.IntRange(2, 6).Draw(t, "bidders") {
 			work := rapid.Float64Range(.5, 20).Draw(t, "work")
 			x := auction.Bidder{Nothing: 1000 * work}
 			for n := 1; n <= devices; n++ {
-				one := []agent.Gangs{{Count: n, Machines: 1, Devices: 1, Type: "a"}}
-				x.Rows = append(x.Rows, agent.Row{Rho: work / float64(n), Gangs: one})
+				one := []bidder.Gangs{{Count: n, Machines: 1, Devices: 1, Type: "a"}}
+				x.Rows = append(x.Rows, bidder.Row{Rho: work / float64(n), Gangs: one})
 			}
 			b = append(b, x)
 		}
@@ -275,12 +275,12 @@ func TestNoBidderEnviesAnother(t *testing.T) {
 }
 
 // VGG16 loses much when its tasks are spread, Inception-v3 hardly anything (table 1 and figure 5).
-func job(app string, apart float64, tasks int, types ...agent.Stock) *agent.AppState {
+func job(app string, apart float64, tasks int, types ...bidder.Stock) *bidder.AppState {
 	sp := &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Rate: 1}}, S: [4]float64{1, 1, apart, apart}}
-	return &agent.AppState{
+	return &bidder.AppState{
 		App: app, Tuner: "random", MeanApps: 2, Cluster: types, Speeds: sp,
 		Demand: cluster.Demand{Min: tasks, Max: tasks, MultiNode: true}, TotalSteps: 1000,
-		Jobs: []agent.Job{{Total: 1000, Min: tasks, Max: tasks, MultiNode: true, Speeds: sp}},
+		Jobs: []bidder.Job{{Total: 1000, Min: tasks, Max: tasks, MultiNode: true, Speeds: sp}},
 	}
 }
 
@@ -288,25 +288,25 @@ func job(app string, apart float64, tasks int, types ...agent.Stock) *agent.AppS
 // not need it (instance 2). The auction does neither.
 func TestTheCounterExamplesOfFigure5(t *testing.T) {
 	t.Parallel()
-	stock := agent.Stock{Type: "gpu", Devices: 8}
+	stock := bidder.Stock{Type: "gpu", Devices: 8}
 	for name, tc := range map[string]struct {
 		free []int
-		apps []*agent.AppState
+		apps []*bidder.AppState
 		// whole marks the sweeps that must have one node to themselves.
 		whole []bool
 	}{
 		"instance 1: VGG16 twice on two machines of 4": {
-			[]int{4, 4}, []*agent.AppState{job("a1", 2, 4, stock), job("a2", 2, 4, stock)}, []bool{true, true},
+			[]int{4, 4}, []*bidder.AppState{job("a1", 2, 4, stock), job("a2", 2, 4, stock)}, []bool{true, true},
 		},
 		"instance 2: Inception-v3 and VGG16 on one machine of 4 and two of 2": {
-			[]int{4, 2, 2}, []*agent.AppState{job("a1", 1.05, 4, stock), job("a2", 2, 4, stock)}, []bool{false, true},
+			[]int{4, 2, 2}, []*bidder.AppState{job("a1", 1.05, 4, stock), job("a2", 2, 4, stock)}, []bool{false, true},
 		},
 	} {
-		o := &agent.Offer{}
+		o := &bidder.Offer{}
 		for i, n := range tc.free {
-			o.Lots = append(o.Lots, agent.Lot{Node: fmt.Sprint("n", i), Type: "gpu", Free: n})
+			o.Lots = append(o.Lots, bidder.Lot{Node: fmt.Sprint("n", i), Type: "gpu", Free: n})
 		}
-		tables, err := agent.BuiltIn{}.Bid(o, tc.apps)
+		tables, err := bidder.BuiltIn{}.Bid(o, tc.apps)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,30 +8,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
 // lots returns nodes of 8, 4 and 1 devices, as in the paper's simulated cluster, 16 to a rack.
-func lots(r *rand.Rand, devices int, types ...string) []agent.Lot {
-	var out []agent.Lot
+func lots(r *rand.Rand, devices int, types ...string) []bidder.Lot {
+	var out []bidder.Lot
 	for i := 0; devices > 0; i++ {
 		n := []int{8, 8, 8, 4, 1}[i%5]
 		n = min(n, devices)
 		devices -= n
-		out = append(out, agent.Lot{
+		out = append(out, bidder.Lot{
 			Node: fmt.Sprintf("n%04d", i), Rack: fmt.Sprint("r", i/16), Type: types[r.IntN(len(types))], Free: n,
 		})
 	}
 	return out
 }
 
-func states(r *rand.Rand, n, devices int, types ...string) []*agent.AppState {
-	all := make([]*agent.AppState, n)
-	var stock []agent.Stock
+func states(r *rand.Rand, n, devices int, types ...string) []*bidder.AppState {
+	all := make([]*bidder.AppState, n)
+	var stock []bidder.Stock
 	for _, t := range types {
-		stock = append(stock, agent.Stock{Type: t, Devices: devices / len(types)})
+		stock = append(stock, bidder.Stock{Type: t, Devices: devices / len(types)})
 	}
 	for i := range all {
 		sp := &cluster.Speeds{}
@@ -41,7 +41,7 @@ func states(r *rand.Rand, n, devices int, types ...string) []*agent.AppState {
 		if r.IntN(2) == 0 {
 			sp.S = [4]float64{1, 1.05, 1.4, 2}
 		}
-		s := &agent.AppState{
+		s := &bidder.AppState{
 			App: fmt.Sprint("a", i), Tuner: "random", MeanApps: float64(n) / .2, Elapsed: 20000 * r.Float64() * r.Float64(),
 			Cluster: stock, Speeds: sp, TotalSteps: 1000 + r.Float64()*20000,
 			Demand: cluster.Demand{Min: 1, Max: []int{1, 2, 4, 8}[r.IntN(4)], MultiNode: true},
@@ -54,7 +54,7 @@ func states(r *rand.Rand, n, devices int, types ...string) []*agent.AppState {
 			jobs = 1
 		}
 		for j := range jobs {
-			s.Jobs = append(s.Jobs, agent.Job{
+			s.Jobs = append(s.Jobs, bidder.Job{
 				Trial: int32(j), Done: s.TotalSteps * r.Float64() / 2, Total: s.TotalSteps, Min: s.Demand.Min, Max: s.Demand.Max,
 				MultiNode: true, Speeds: sp,
 			})
@@ -65,11 +65,11 @@ func states(r *rand.Rand, n, devices int, types ...string) []*agent.AppState {
 }
 
 // bids returns the built-in bidder's bids for a case.
-func bids(tb testing.TB, seed uint64, apps, devices int, types ...string) ([]agent.Lot, []auction.Bidder) {
+func bids(tb testing.TB, seed uint64, apps, devices int, types ...string) ([]bidder.Lot, []auction.Bidder) {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	l := lots(r, devices, types...)
-	tables, err := agent.BuiltIn{}.Bid(&agent.Offer{Lots: l}, states(r, apps, devices, types...))
+	tables, err := bidder.BuiltIn{}.Bid(&bidder.Offer{Lots: l}, states(r, apps, devices, types...))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func BenchmarkBid256Devices(b *testing.B) {
 	var took []time.Duration
 	for i := range b.N {
 		before := processor(b)
-		if _, err := (agent.BuiltIn{}).Bid(&agent.Offer{Lots: l}, apps[i%64:i%64+1]); err != nil {
+		if _, err := (bidder.BuiltIn{}).Bid(&bidder.Offer{Lots: l}, apps[i%64:i%64+1]); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, processor(b)-before)

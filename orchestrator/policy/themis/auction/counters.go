@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // counters are the constraints: for every scope that a row names, and every size of its type, the number of pieces of
@@ -25,7 +25,7 @@ type scope struct {
 	first int
 }
 
-func newCounters(lots []agent.Lot, bidders []Bidder) *counters {
+func newCounters(lots []bidder.Lot, bidders []Bidder) *counters {
 	c := &counters{byKey: map[key]int{}}
 	sizes := map[string][]int{}
 	for i := range bidders {
@@ -76,7 +76,7 @@ func (c *counters) scope(k key) {
 	}
 }
 
-func (s *scope) holds(l *agent.Lot) bool {
+func (s *scope) holds(l *bidder.Lot) bool {
 	return l.Type == s.key.kind && (s.key.rack == "" || l.Rack == s.key.rack) && (s.key.node == "" || l.Node == s.key.node)
 }
 
@@ -101,7 +101,7 @@ func divisible(sizes []int) bool {
 }
 
 // rowUses returns what a row uses, sorted by constraint, or false if a constraint is too small for the row alone.
-func (c *counters) rowUses(gangs []agent.Gangs) ([]use, bool) {
+func (c *counters) rowUses(gangs []bidder.Gangs) ([]use, bool) {
 	uses := make([]use, 0, 4)
 	for _, g := range gangs {
 		if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 || max(g.Count, g.Machines, g.Devices) > 1<<20 {
@@ -145,7 +145,7 @@ func add(uses []use, u use) []use {
 }
 
 // addGroupUse adds the row's use of its bidder's group, and returns false if the row exceeds the group's limit.
-func (c *counters) addGroupUse(group int, gangs []agent.Gangs, uses []use) ([]use, bool) {
+func (c *counters) addGroupUse(group int, gangs []bidder.Gangs, uses []use) ([]use, bool) {
 	n := 0
 	for _, g := range gangs {
 		n += g.Size()

@@ -6,26 +6,26 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
 // drawForked draws an offer of unlike nodes with one device each, and bids of sweeps with one or two trials; some may
 // be forked.
-func drawForked(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
-	o := &agent.Offer{}
-	var stock []agent.Stock
+func drawForked(t *rapid.T) ([]bidder.Lot, []auction.Bidder) {
+	o := &bidder.Offer{}
+	var stock []bidder.Stock
 	for _, kind := range []string{"k80", "p100", "v100"} {
 		n := rapid.IntRange(1, 2).Draw(t, kind)
-		stock = append(stock, agent.Stock{Type: kind, Devices: n, Machines: n})
+		stock = append(stock, bidder.Stock{Type: kind, Devices: n, Machines: n})
 		for i := range n {
-			o.Lots = append(o.Lots, agent.Lot{Node: fmt.Sprint(kind, i), Type: kind, Free: 1})
+			o.Lots = append(o.Lots, bidder.Lot{Node: fmt.Sprint(kind, i), Type: kind, Free: 1})
 		}
 	}
-	var apps []*agent.AppState
+	var apps []*bidder.AppState
 	for i := range rapid.IntRange(2, 4).Draw(t, "apps") {
-		s := &agent.AppState{
+		s := &bidder.AppState{
 			App: fmt.Sprint("app", i), Tuner: "random", MeanApps: 2, Cluster: stock, Demand: cluster.Demand{Min: 1, Max: 1},
 			Elapsed: rapid.Float64Range(0, 1000).Draw(t, "elapsed"), Speeds: &cluster.Speeds{Measured: []cluster.Speed{
 				{Type: "k80", Devices: 1, Rate: 1},
@@ -35,13 +35,13 @@ func drawForked(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 		}
 		s.Forks, s.LeastForks = rapid.SampledFrom([]int{0, 0, 2, 99}).Draw(t, "forks"), 1
 		for range rapid.IntRange(1, 2).Draw(t, "jobs") {
-			s.Jobs = append(s.Jobs, agent.Job{
+			s.Jobs = append(s.Jobs, bidder.Job{
 				Total: rapid.Float64Range(100, 10_000).Draw(t, "steps"), Min: 1, Max: 1, Speeds: s.Speeds, Forks: s.Forks, LeastForks: 1,
 			})
 		}
 		apps = append(apps, s)
 	}
-	tables, err := agent.BuiltIn{}.Bid(o, apps)
+	tables, err := bidder.BuiltIn{}.Bid(o, apps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestLyingAboutForksGainsNothing(t *testing.T) {
 		}
 		liar := rapid.IntRange(0, len(b)-1).Draw(t, "liar")
 		lied := append([]auction.Bidder(nil), b...)
-		lied[liar].Rows = append([]agent.Row(nil), b[liar].Rows...)
+		lied[liar].Rows = append([]bidder.Row(nil), b[liar].Rows...)
 		for i := range lied[liar].Rows {
 			lied[liar].Rows[i].Rho *= rapid.Float64Range(.2, 5).Draw(t, "factor")
 		}

@@ -6,12 +6,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
 // grouped draws a small auction with two groups of bidders.
-func grouped(t *rapid.T) (l []agent.Lot, b []auction.Bidder, limits []int) {
+func grouped(t *rapid.T) (l []bidder.Lot, b []auction.Bidder, limits []int) {
 	l, b = small(t)
 	for i := range b {
 		b[i].Group = rapid.IntRange(0, 1).Draw(t, "group")

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // piece is a number of devices of one type that must be on one node.
 type piece struct {
 	bidder int
-	gangs  agent.Gangs
+	gangs  bidder.Gangs
 }
 
 // repack changes rows until all fit the nodes, which is needed only if the counts do not guarantee it: a bidder whose
@@ -59,7 +59,7 @@ func (s *solver) misfit(choice []int) int {
 			}
 		}
 	}
-	bound := func(g agent.Gangs) int {
+	bound := func(g bidder.Gangs) int {
 		switch {
 		case g.Node != "":
 			return 0

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
@@ -43,17 +43,17 @@ func mostWorth(devices int, b []auction.Bidder, without int) float64 {
 }
 
 // crowd returns bidders for one node of single devices, whose rows take any number of devices.
-func crowd(r *rand.Rand, bidders, devices int) ([]agent.Lot, []auction.Bidder) {
+func crowd(r *rand.Rand, bidders, devices int) ([]bidder.Lot, []auction.Bidder) {
 	b := make([]auction.Bidder, bidders)
 	for i := range b {
 		work, power := 1+19*r.Float64(), .5+r.Float64()/2
 		b[i].Nothing = 10 * work * (1 + r.Float64())
 		for n := 1; n <= devices/4; n += 1 + r.IntN(3) {
-			gangs := []agent.Gangs{{Count: n, Machines: 1, Devices: 1, Type: "a"}}
-			b[i].Rows = append(b[i].Rows, agent.Row{Rho: work / math.Pow(float64(n), power), Gangs: gangs})
+			gangs := []bidder.Gangs{{Count: n, Machines: 1, Devices: 1, Type: "a"}}
+			b[i].Rows = append(b[i].Rows, bidder.Row{Rho: work / math.Pow(float64(n), power), Gangs: gangs})
 		}
 	}
-	return []agent.Lot{{Node: "n", Type: "a", Free: devices}}, b
+	return []bidder.Lot{{Node: "n", Type: "a", Free: devices}}, b
 }
 
 // With many bidders, payments are near those of the others' best allocation, which dynamic programming finds, and never

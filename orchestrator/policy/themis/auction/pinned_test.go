@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 var update = flag.Bool("update", false, "write testdata/pinned.txt")
@@ -41,10 +41,10 @@ func shapes() []shape {
 	}
 }
 
-func (s shape) draw(r *rand.Rand) ([]agent.Lot, []Bidder) {
-	var lots []agent.Lot
+func (s shape) draw(r *rand.Rand) ([]bidder.Lot, []Bidder) {
+	var lots []bidder.Lot
 	for i := range s.machines/2 + r.IntN(s.machines/2+1) {
-		lots = append(lots, agent.Lot{
+		lots = append(lots, bidder.Lot{
 			Node: fmt.Sprint("n", i), Rack: fmt.Sprint("r", i%3), Type: []string{"a", "a", "b"}[r.IntN(3)], Free: 1 + r.IntN(8),
 		})
 	}
@@ -54,14 +54,14 @@ func (s shape) draw(r *rand.Rand) ([]agent.Lot, []Bidder) {
 		work, power := 1+19*r.Float64(), .3+.7*r.Float64()
 		b.Nothing = work * 3
 		for n := range s.rows/2 + r.IntN(s.rows/2+1) {
-			row := agent.Row{Rho: work * (.1 + 4*r.Float64())}
+			row := bidder.Row{Rho: work * (.1 + 4*r.Float64())}
 			devices := 0
 			kinds := 1 + r.IntN(2)
 			if s.proportional {
 				kinds = 1
 			}
 			for range kinds {
-				g := agent.Gangs{
+				g := bidder.Gangs{
 					Count: 1 + r.IntN(2), Machines: 1 + r.IntN(2), Devices: s.sizes[r.IntN(len(s.sizes))],
 					Type: []string{"a", "b"}[r.IntN(2)],
 				}
@@ -90,7 +90,7 @@ func (s shape) draw(r *rand.Rand) ([]agent.Lot, []Bidder) {
 
 // stages writes the result after each stage of the solver. Every stage exists to save time, and an exhaustive search
 // would hide its effect.
-func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
+func stages(text *strings.Builder, lots []bidder.Lot, bidders []Bidder) {
 	p := compile(lots, bidders, nil)
 	s := newSolver(p)
 	s.clearChoice()

@@ -5,19 +5,19 @@ import (
 	"math"
 	"slices"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/bidder"
 )
 
 // problem is an auction in numbers. The rows of all bidders are consecutive.
 type problem struct {
-	lots []agent.Lot
+	lots []bidder.Lot
 	// start is the index of each bidder's first row, plus the total.
 	start []int
 	// worth of each row is log(rho of nothing / rho of the row), above 0. index is its place in the bidder's table, and
 	// gangs what it holds.
 	worth []float64
 	index []int
-	gangs [][]agent.Gangs
+	gangs [][]bidder.Gangs
 	// uses of each row begin at useStart.
 	useStart []int
 	uses     []use
@@ -45,7 +45,7 @@ type candidate struct {
 
 // compile turns bids into a problem. It leaves out rows that are worth nothing, that the offer cannot hold, or that
 // another row of the bidder dominates in worth and in every use.
-func compile(lots []agent.Lot, bidders []Bidder, limits []int) *problem {
+func compile(lots []bidder.Lot, bidders []Bidder, limits []int) *problem {
 	p := &problem{lots: lots, start: []int{0}, useStart: []int{0}, grouped: limits != nil}
 	c := newCounters(lots, bidders)
 	p.exactCounts = c.exact()

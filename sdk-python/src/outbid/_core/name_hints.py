@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -100,6 +101,25 @@ def hinted(call: Callable[P, R]) -> Callable[P, R]:
         return call(*args, **given)
 
     return checked
+
+
+def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function take arguments by their deprecated names, given as old="new", with a warning."""
+
+    def wrap(call: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(call)
+        def translated(*args: P.args, **given: P.kwargs) -> R:
+            for old in names.keys() & given.keys():
+                new = names[old]
+                if new in given:
+                    raise TypeError(f"{old} is the deprecated name of {new}; give only {new}")
+                warnings.warn(f"{old} is deprecated; write {new}", DeprecationWarning, stacklevel=2)
+                given[new] = given.pop(old)
+            return call(*args, **given)
+
+        return translated
+
+    return wrap
 
 
 def hinted_class(kind: type[T]) -> type[T]:

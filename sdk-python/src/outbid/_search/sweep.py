@@ -19,7 +19,7 @@ from outbid._client.missing_metric import MissingMetric
 from outbid._core import function_pickle, validation
 from outbid._core.errors import as_text
 from outbid._core.limits import check_labels
-from outbid._core.name_hints import hinted
+from outbid._core.name_hints import hinted, renamed
 from outbid._core.trace_context import span
 from outbid._core.user_warning import warn_user
 from outbid._results.result import Result
@@ -115,15 +115,16 @@ class Sweep:
             submission. Only policies that use deadlines consider it. Nothing is stopped when it passes.
         utility: what finishing a trial is worth, for policies that use utilities. The default is the device-seconds
             that the trial needs.
-        agent: the bidder that bids for the sweep if the policy auctions devices, by its name in
-            `outbid serve --agent`. The default is the server's own bidder. The server refuses the sweep if it has no
+        bidder: the program that bids for the sweep if the policy auctions devices, by its name in
+            `outbid serve --bidder`. The default is the server's own bidder. The server refuses the sweep if it has no
             such bidder or if its policy holds no auctions.
-        agent_settings: settings that the bidder gets from the sweep.
+        bidder_settings: settings that the bidder gets from the sweep.
         ask_timeout: a trial that was asked for but not told about for this long is given to the next caller of `ask`.
 
     Raises TypeError and ValueError for invalid arguments, naming the argument.
     """
 
+    @renamed(agent="bidder", agent_settings="bidder_settings")
     @hinted
     def __init__(
         self,
@@ -160,8 +161,8 @@ class Sweep:
         weight: float = 1.0,
         utility: Utility | None = None,
         deadline: Duration | datetime.datetime = "",
-        agent: str = "",
-        agent_settings: Mapping[str, Any] | None = None,
+        bidder: str = "",
+        bidder_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
     ) -> None:
         space, functions = split(checked_space(space))
@@ -210,11 +211,11 @@ class Sweep:
             spec.utility.CopyFrom(instance("utility", utility, Utility).to_proto())
         if deadline != "":
             spec.deadline = deadline_text(deadline)
-        if agent:
-            spec.agent.plugin = validation.text("Sweep: agent", agent, "the name of an agent")
-            spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
-        elif agent_settings:
-            raise ValueError("agent_settings: also set agent, the name of the agent that gets them")
+        if bidder:
+            spec.agent.plugin = validation.text("Sweep: bidder", bidder, "the name of a bidder")
+            spec.agent.settings.CopyFrom(to_value(dict(bidder_settings or {}), "bidder_settings").struct_value)
+        elif bidder_settings:
+            raise ValueError("bidder_settings: also set bidder, the name of the bidder that gets them")
         if hang_timeout is not None:
             spec.hang_timeout = duration("hang_timeout", hang_timeout)
         self._spec = spec

@@ -17,16 +17,16 @@ A tuner decides what a sweep trains and for how long:
 
 A sweep names the program with `tuner: {plugin: {command: [python3, golden.py]}}`.
 
-A bidder (`Agent`) bids for sweeps if the policy auctions devices:
+A bidder (`Bidder`) bids for sweeps if the policy auctions devices:
 
-    class Patient(plugin.Agent):
+    class Patient(plugin.Bidder):
         def bid(self, offer, app):
             rows = [row for row in app.own.rows if all(g.machines == 1 for g in row.gangs)]
             return plugin.Bid(app.own.rho, app.own.ideal, tuple(rows))
 
     plugin.serve(Patient())
 
-The server is started with `outbid serve --agent patient="python3 patient.py"`, and a sweep chooses the bidder with
+The server is started with `outbid serve --bidder patient="python3 patient.py"`, and a sweep chooses the bidder with
 `agent: {plugin: patient}`.
 
 The server uses the protocol of hashicorp/go-plugin, which `serve` implements, so that a program only contains its
@@ -35,8 +35,11 @@ decisions. Its output goes to the server's log.
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 from outbid._search.rung import Rung
-from outbid.plugin._agent import MAX_ROWS, Agent, AppState, Bid, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Speeds
+from outbid.plugin._bidder import MAX_ROWS, AppState, Bid, Bidder, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Speeds
 from outbid.plugin._serve import serve
 from outbid.plugin._settings import Settings
 from outbid.plugin._space import Dimension, Space
@@ -57,9 +60,9 @@ from outbid.plugin._tuner import (
 __all__ = [
     "MAX_ROWS",
     "Action",
-    "Agent",
     "AppState",
     "Bid",
+    "Bidder",
     "Clone",
     "Create",
     "Dimension",
@@ -84,3 +87,10 @@ __all__ = [
     "Tuner",
     "serve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Agent":
+        warnings.warn("outbid.plugin.Agent is deprecated; write Bidder", DeprecationWarning, stacklevel=2)
+        return Bidder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

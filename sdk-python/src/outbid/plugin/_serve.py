@@ -17,7 +17,7 @@ from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outbid._core.errors import InvalidError, one_line
-from outbid.plugin._agent import Agent, AgentSide
+from outbid.plugin._bidder import Bidder, BidderSide
 from outbid.plugin._channel import answer_all, connect
 from outbid.plugin._tuner import PROTOCOL, Tuner, TunerSide
 
@@ -33,13 +33,15 @@ _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
 
-def serve(plugin: Tuner | Agent) -> None:
+def serve(plugin: Tuner | Bidder) -> None:
     """Serve a tuner or a bidder until the server ends it. A plugin's program only needs this call.
 
     Only a server can start such a program. Standard output is redirected to standard error, the server's log.
     """
-    kind = "agent" if isinstance(plugin, Agent) else "tuner"
-    asked = os.environ.get(_COOKIE, "")
+    kind = "bidder" if isinstance(plugin, Bidder) else "tuner"
+    asked = os.environ.get(_COOKIE, "").replace(
+        "agent", "bidder"
+    )  # as the handshake has called bidders since 1.0.0-rc.1
     if asked != kind:
         sys.exit(_not_started_by_a_server(kind, asked))
     # A terminal's Ctrl-C also reaches the server, which ends its plugins when it no longer needs them.
@@ -50,13 +52,9 @@ def serve(plugin: Tuner | Agent) -> None:
 def _not_started_by_a_server(kind: str, asked: str) -> str:
     program = " ".join(sys.argv)
     if asked:
-        return f"{program} is a plugin of Outbid with a{_n(kind)} {kind}, but was started as a{_n(asked)} {asked}"
-    where = "outbid serve --agent NAME=COMMAND" if kind == "agent" else "tuner: {plugin: {command: [...]}} of a sweep"
+        return f"{program} is a plugin of Outbid with a {kind}, but was started as a {asked}"
+    where = "outbid serve --bidder NAME=COMMAND" if kind == "bidder" else "tuner: {plugin: {command: [...]}} of a sweep"
     return f"{program} is a plugin of Outbid, which a server must start; configure it with {where}"
-
-
-def _n(word: str) -> str:
-    return "n" if word[0] in "aeiou" else ""
 
 
 @contextlib.contextmanager
@@ -88,7 +86,7 @@ def _then_freeze(call: Callable[..., Any]) -> Callable[..., Any]:
 class _Host:
     """One plugin and its gRPC server."""
 
-    def __init__(self, plugin: Tuner | Agent) -> None:
+    def __init__(self, plugin: Tuner | Bidder) -> None:
         import grpc
 
         self._grpc = grpc
@@ -97,9 +95,9 @@ class _Host:
         self._over = threading.Event()
         unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._server = grpc.server(futures.ThreadPoolExecutor(4), options=unbounded)
-        channel = None if isinstance(plugin, Agent) else connect()
-        side = AgentSide(plugin) if isinstance(plugin, Agent) else TunerSide(plugin, channel=channel is not None)
-        service = "AgentService" if isinstance(plugin, Agent) else "TunerService"
+        channel = None if isinstance(plugin, Bidder) else connect()
+        side = BidderSide(plugin) if isinstance(plugin, Bidder) else TunerSide(plugin, channel=channel is not None)
+        service = "AgentService" if isinstance(plugin, Bidder) else "TunerService"
         calls = side.calls()
         if "Configure" in calls:
             configure, takes = calls["Configure"]

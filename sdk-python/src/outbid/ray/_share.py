@@ -118,7 +118,7 @@ class Share(FIFOScheduler):  # type: ignore[misc]
     its next report through Tune's checkpoints and continues under another lease. A trial that does not report for 90 s
     is ended and continues from its last checkpoint.
 
-    `name`, `tenant`, `weight`, `labels` and `agent` are like in `ob.Sweep`.
+    `name`, `tenant`, `weight`, `labels` and `bidder` are like in `ob.Sweep`.
     """
 
     def __init__(
@@ -133,7 +133,8 @@ class Share(FIFOScheduler):  # type: ignore[misc]
         **sweep: Any,
     ) -> None:
         super().__init__()
-        if unknown := sweep.keys() - {"tenant", "weight", "labels", "agent", "agent_settings"}:
+        known = {"tenant", "weight", "labels", "bidder", "bidder_settings", "agent", "agent_settings"}
+        if unknown := sweep.keys() - known:
             raise TypeError(f"Share: there is no argument {sorted(unknown)[0]!r}")
         self._inner = inner or FIFOScheduler()
         self._url, self._token, self._cluster = url, token, cluster

@@ -60,7 +60,7 @@ Global___AdmissionKind: typing_extensions.TypeAlias = AdmissionKind
 
 @typing.final
 class Admission(google.protobuf.message.Message):
-    """Admission is the promise to a sweep, or the reason why there is none."""
+    """Admission is the promise to a sweep, or the reason why the policy did not promise anything."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

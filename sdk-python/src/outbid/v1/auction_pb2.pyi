@@ -35,25 +35,25 @@ class Auction(google.protobuf.message.Message):
     LEASE_SECONDS_FIELD_NUMBER: builtins.int
     RULE_FIELD_NUMBER: builtins.int
     fairness_knob: builtins.float
-    """The share of apps that were not asked: 1 - f of them bid."""
+    """The share of sweeps that were not asked: 1 - f of them bid."""
     log_welfare: builtins.float
-    """Product of 1/rho over the bidders, as a sum of logarithms: of the winner, and the upper bound."""
+    """Product of 1/rho over the bidders, in logarithms: that of the chosen bids, and its upper bound."""
     log_welfare_bound: builtins.float
     exact: builtins.bool
     """The winner is proven to be optimal."""
     apps: builtins.int
-    """Apps that have not ended, including those that are not among the bidders of this record."""
+    """Sweeps that have not ended, including those that are not among the bidders of this record."""
     lease_seconds: builtins.float
     """How long the granted devices are held, in seconds."""
     rule: builtins.str
-    """The rule for which apps are asked, as text."""
+    """The rule for which sweeps are asked, as text."""
     @property
     def lots(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
         """The free devices."""
 
     @property
     def bidders(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Bidder]:
-        """Apps, by their rho before the auction, the worst first."""
+        """Sweeps, by their rho before the auction, the worst first."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ Global___Lot: typing_extensions.TypeAlias = Lot
 
 @typing.final
 class Bidder(google.protobuf.message.Message):
-    """Bidder is one app in a round."""
+    """Bidder is one sweep in a round."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -117,21 +117,21 @@ class Bidder(google.protobuf.message.Message):
     WHY_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     rho: builtins.float
-    """Its finish-time fairness before the round, as it stated when asked."""
+    """The finish-time fairness before the round that it stated when asked."""
     asked: builtins.bool
     """Whether the devices were offered to it."""
     fair: builtins.int
-    """What it would have got without payment, as an index of bids; -1 for nothing."""
+    """The bid that it would have won without payment: an index of bids, or -1 for none."""
     keeps: builtins.float
     """The share of that which it keeps, in (0, 1]: c of equation 5."""
     rho_after: builtins.float
-    """Its rho with what it got."""
+    """Its rho with these devices."""
     refused: builtins.str
     """Why its bid did not count; empty if it did."""
     ideal_seconds: builtins.float
     """The time that it would take alone on its share, in seconds: T_id of equation 1."""
     forecast_seconds: builtins.float
-    """The forecast of its time here with what it got, in seconds: T_sh of equation 1."""
+    """The forecast of its time on the shared cluster with these devices, in seconds: T_sh of equation 1."""
     why: builtins.str
     """Why it was asked or not: its rank, and the criterion."""
     @property
@@ -140,11 +140,11 @@ class Bidder(google.protobuf.message.Message):
 
     @property
     def won(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
-        """What it got in the auction."""
+        """The devices that it won in the auction."""
 
     @property
     def leftover(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
-        """What it got of the leftovers."""
+        """The leftover devices that it got after the auction."""
 
     @property
     def renewed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
@@ -174,7 +174,7 @@ Global___Bidder: typing_extensions.TypeAlias = Bidder
 
 @typing.final
 class Bid(google.protobuf.message.Message):
-    """Bid is the value of a subset of the offer for an app."""
+    """Bid is the value of a subset of the offer for a sweep."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

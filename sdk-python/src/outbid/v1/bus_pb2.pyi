@@ -548,7 +548,7 @@ class Assignment(google.protobuf.message.Message):
     version: builtins.int
     """Increases with every change of the assignment."""
     verdict: Global___Verdict.ValueType
-    """What to do now."""
+    """The verdict to apply now."""
     until_step: builtins.int
     """Train until this step; 0 means until the training code ends."""
     reason: builtins.str
@@ -616,7 +616,7 @@ class AssignmentBody(google.protobuf.message.Message):
     secrets.
     """
     traceparent: builtins.str
-    """The span of the lease, as a W3C traceparent; "" if the sweep is not traced."""
+    """The span of the lease in the form of a W3C traceparent; "" if the sweep is not traced."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property

@@ -602,7 +602,7 @@ class SweepSubmitted(google.protobuf.message.Message):
 
     @property
     def memory(self) -> outbid.v1.sweep_pb2.Memory:
-        """What its sampler starts from."""
+        """The earlier results that its sampler starts from."""
 
     def __init__(
         self,
@@ -704,7 +704,9 @@ Global___SweepAnnotated: typing_extensions.TypeAlias = SweepAnnotated
 
 @typing.final
 class Annotation(google.protobuf.message.Message):
-    """Annotation is the description and the tags that users gave a sweep. Its notes, in contrast, are the server's."""
+    """Annotation is the description and the tags that users gave a sweep. It does not include the notes, which the server
+    writes.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -989,9 +991,11 @@ class TrialEnded(google.protobuf.message.Message):
     state: Global___TrialState.ValueType
     reason: builtins.str
     by_tuner: builtins.bool
-    """The tuner ended it; otherwise the tuner is told that it exited."""
+    """The tuner ended it. Otherwise the server tells the tuner that it exited."""
     resumable: builtins.bool
-    """A person stopped its sweep: it continues from here if the sweep does, and its tuner is not told that it exited."""
+    """A person stopped its sweep: the trial continues from here if the sweep does. The server does not tell its tuner that
+    it exited.
+    """
     def __init__(
         self,
         *,
@@ -1008,8 +1012,8 @@ Global___TrialEnded: typing_extensions.TypeAlias = TrialEnded
 
 @typing.final
 class TrialRetried(google.protobuf.message.Message):
-    """TrialRetried queues a failed trial once more, from its newest checkpoint. Its earlier failures no longer count, and its
-    tuner, which was told that it failed, is told nothing more about it. A sweep that has ended continues.
+    """TrialRetried queues a failed trial again, from its newest checkpoint. Its earlier failures no longer count. The tuner
+    knows that the trial failed and learns nothing about the retry. A sweep that has ended continues.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1148,8 +1152,8 @@ Global___CheckpointSaved: typing_extensions.TypeAlias = CheckpointSaved
 
 @typing.final
 class ShardStored(google.protobuf.message.Message):
-    """ShardStored records a shard in the object store before its checkpoint is complete, or one that replaced a shard of a
-    complete checkpoint, which is unreadable from then on.
+    """ShardStored records a shard in the object store before its checkpoint is complete, or a shard that replaces one of a
+    complete checkpoint. The complete checkpoint can then no longer be read.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1410,7 +1414,7 @@ class MergeJudged(google.protobuf.message.Message):
     """The metric that it must not be worse than: that of the best fork when it saved, and the lease of that fork."""
     best_lease_id: builtins.int
     metric: builtins.float
-    """The average's first report; absent before it, or if there was none."""
+    """The metric of the average's first report; absent before or without one."""
     again: Global___ForkAgain.ValueType
     """Whether the trial may be forked again, if the average is dropped."""
     reason: builtins.str
@@ -1764,7 +1768,7 @@ class NodeCleared(google.protobuf.message.Message):
     reason: builtins.str
     after_start: builtins.bool
     manual: builtins.bool
-    """It ends what an administrator did, and who ended it."""
+    """An administrator ended the state that an administrator had set. actor names the person who ended it."""
     actor: builtins.str
     def __init__(
         self,
@@ -2072,8 +2076,8 @@ class Report(google.protobuf.message.Message):
     later steps under a later lease.
     """
     fork_step: builtins.int
-    """If several forks train the trial: the steps of the reporting fork. step is then the trial's: that of their start,
-    plus the steps of all of them since then. Otherwise 0.
+    """The steps of the reporting fork if several forks train the trial, otherwise 0. step then counts the trial's steps:
+    the start of the forks plus the steps of all of them since.
     """
     @property
     def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
@@ -2141,8 +2145,8 @@ class Checkpoint(google.protobuf.message.Message):
     """
     shard_bytes: builtins.int
     manifest_sum: builtins.str
-    """What the manifest says about its shards, as one sum (orchestrator/checkpoint/manifest). Only in uplinks, for the
-    server to compare with the shards that the nodes stored.
+    """A checksum over the manifest's entries for its shards (orchestrator/checkpoint/manifest). Only in uplinks, so that
+    the server can compare it with the shards that the nodes stored.
     """
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...

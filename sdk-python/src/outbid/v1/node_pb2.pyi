@@ -137,7 +137,7 @@ class NodeFault(google.protobuf.message.Message):
     times: builtins.int
     """How often in a row the node had this fault."""
     cordoned: builtins.bool
-    """It happened so often that the node is retried only after its worker's checks also pass."""
+    """The node failed repeatedly, so the server retries it only once its worker's checks also pass."""
     unfit: builtins.bool
     """The worker reports the fault itself, such as a full disk."""
     ambiguous: builtins.bool
@@ -147,7 +147,7 @@ class NodeFault(google.protobuf.message.Message):
     manual: builtins.bool
     """An administrator keeps new trials off, until the node is opened again."""
     actor: builtins.str
-    """Who did it. Only if manual."""
+    """The person who kept it off. Only if manual."""
     drained: builtins.bool
     """Its trials were moved away too: an administrator drained it, or its worker reports that the node will end soon."""
     @property

@@ -58,7 +58,7 @@ class Setting(google.protobuf.message.Message):
     part: builtins.int
     """0 is allowed and means this part of max_steps: 40 for a 40th of it."""
     unit: builtins.str
-    """What kind of number it is, for errors, such as "a probability"."""
+    """The kind of number, for errors, such as "a probability"."""
     hint: builtins.str
     """Explains the bounds at the end of an error."""
     raisable: builtins.bool

@@ -31,11 +31,13 @@ class CheckAccessRequest(google.protobuf.message.Message):
     AS_FIELD_NUMBER: builtins.int
     AS_TENANT_FIELD_NUMBER: builtins.int
     verb: builtins.str
-    """A call such as "DeleteSweep", a verb such as "delete", or what a command is called, such as "drain". Empty for every
+    """A call such as "DeleteSweep", a verb such as "delete", or the name of a command, such as "drain". Empty for every
     call.
     """
     resource: builtins.str
-    """What the verb is about, such as "sweeps". It may be left out for a call, a command, or a name of a sweep or a node."""
+    """The kind of object of the verb, such as "sweeps". It may be empty for a call, a command, or a name of a sweep or a
+    node.
+    """
     name: builtins.str
     """Name of a sweep or a node."""
     tenant: builtins.str
@@ -108,13 +110,13 @@ class Permission(google.protobuf.message.Message):
     call: builtins.str
     """Name of the call."""
     verb: builtins.str
-    """What the audit calls it."""
+    """The verb in the audit log."""
     resource: builtins.str
     permission: builtins.str
     """The permission that the call requires."""
     allowed: builtins.bool
     reason: builtins.str
-    """The role and scope that allow it, or what is missing."""
+    """The role and scope that allow it, or the missing ones."""
     def __init__(
         self,
         *,

@@ -541,7 +541,7 @@ Global___BidRequest: typing_extensions.TypeAlias = BidRequest
 
 @typing.final
 class BidResponse(google.protobuf.message.Message):
-    """BidResponse is the response of Bid: one table for each app, in order."""
+    """BidResponse is the response of Bid: one table for each sweep, in order."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -616,7 +616,7 @@ Global___Stock: typing_extensions.TypeAlias = Stock
 
 @typing.final
 class AppState(google.protobuf.message.Message):
-    """AppState is the current state of an app."""
+    """AppState is the current state of a sweep."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -647,11 +647,11 @@ class AppState(google.protobuf.message.Message):
     tuner: builtins.str
     """The kind of its tuner, as in the spec."""
     weight: builtins.float
-    """Relative to other apps; 1 is normal."""
+    """Relative to other sweeps; 1 is normal."""
     elapsed_seconds: builtins.float
-    """Seconds since the app was submitted."""
+    """Seconds since the sweep was submitted."""
     mean_apps: builtins.float
-    """The time-weighted mean number of apps over the app's life so far: N_avg."""
+    """The time-weighted mean number of sweeps since the sweep was submitted: N_avg."""
     min_devices: builtins.int
     """Demand of future jobs, and the speeds of their model as an index in speeds; -1 for unknown."""
     max_devices: builtins.int
@@ -669,7 +669,7 @@ class AppState(google.protobuf.message.Message):
     """The maximum number of its jobs at once; 0 for no limit."""
     @property
     def free(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Free devices of each lot that the app may use; empty if it may use all."""
+        """Free devices of each lot that the sweep may use; empty if it may use all."""
 
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AppJob]:
@@ -753,12 +753,12 @@ class AppJob(google.protobuf.message.Message):
     """Its current target, and its final one; 0 if unknown."""
     total: builtins.float
     forecast: builtins.float
-    """If its learning curve is evaluated: the step by which it ends with a probability of at least 0.9; otherwise 0."""
+    """It ends at or before this step with a probability of at least 0.9. 0 if its learning curve is not evaluated."""
     min_devices: builtins.int
     max_devices: builtins.int
     spread: builtins.bool
     speeds_index: builtins.int
-    """Index in the app's speeds; -1 for unknown."""
+    """Index in the sweep's speeds; -1 for unknown."""
     leaving: builtins.bool
     """Its lease was revoked and it is saving."""
     forks: builtins.int
@@ -772,11 +772,11 @@ class AppJob(google.protobuf.message.Message):
     def exclude(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def held(self) -> Global___Holding:
-        """What it keeps regardless of the round."""
+        """The devices that it keeps regardless of the round."""
 
     @property
     def lost(self) -> Global___Holding:
-        """What it holds on an expired lease, which is on offer."""
+        """The devices that it holds on an expired lease. They are on offer."""
 
     def __init__(
         self,
@@ -907,7 +907,7 @@ Global___MeasuredSpeed: typing_extensions.TypeAlias = MeasuredSpeed
 
 @typing.final
 class BidTable(google.protobuf.message.Message):
-    """BidTable is an app's bid: at most one of its rows is granted."""
+    """BidTable is a sweep's bid: at most one of its rows is granted."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -918,9 +918,9 @@ class BidTable(google.protobuf.message.Message):
     rho: builtins.float
     """Rho if it is granted nothing. It is finite."""
     ideal_seconds: builtins.float
-    """T_id: the seconds that the app would take alone on its share."""
+    """T_id: the seconds that the sweep would take alone on its share."""
     refused: builtins.str
-    """Why there is no bid; then the other fields are ignored."""
+    """The reason for not bidding; then the other fields are ignored."""
     @property
     def rows(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.auction_pb2.Bid]:
         """At most 64 are read."""

@@ -205,7 +205,7 @@ class TunerService(object):
 
 
 class AgentServiceStub(object):
-    """AgentService bids for apps in Themis's auction.
+    """AgentService bids for sweeps in Themis's auction.
     """
 
     def __init__(self, channel):
@@ -227,7 +227,7 @@ class AgentServiceStub(object):
 
 
 class AgentServiceServicer(object):
-    """AgentService bids for apps in Themis's auction.
+    """AgentService bids for sweeps in Themis's auction.
     """
 
     def Handshake(self, request, context):
@@ -238,7 +238,7 @@ class AgentServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Bid(self, request, context):
-        """Bid is called once per round, with all apps of the bidder.
+        """Bid is called once per round, with all sweeps of the bidder.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -266,7 +266,7 @@ def add_AgentServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AgentService(object):
-    """AgentService bids for apps in Themis's auction.
+    """AgentService bids for sweeps in Themis's auction.
     """
 
     @staticmethod

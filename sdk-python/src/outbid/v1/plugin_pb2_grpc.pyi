@@ -206,7 +206,7 @@ _AgentServiceBidType = typing_extensions.TypeVar(
 )
 
 class AgentServiceStub(typing.Generic[_AgentServiceHandshakeType, _AgentServiceBidType]):
-    """AgentService bids for apps in Themis's auction."""
+    """AgentService bids for sweeps in Themis's auction."""
 
     @typing.overload
     def __init__(self: AgentServiceStub[
@@ -236,7 +236,7 @@ class AgentServiceStub(typing.Generic[_AgentServiceHandshakeType, _AgentServiceB
     """Handshake is the first call."""
 
     Bid: _AgentServiceBidType
-    """Bid is called once per round, with all apps of the bidder."""
+    """Bid is called once per round, with all sweeps of the bidder."""
 
 AgentServiceAsyncStub: typing_extensions.TypeAlias = AgentServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -250,7 +250,7 @@ AgentServiceAsyncStub: typing_extensions.TypeAlias = AgentServiceStub[
 ]
 
 class AgentServiceServicer(metaclass=abc.ABCMeta):
-    """AgentService bids for apps in Themis's auction."""
+    """AgentService bids for sweeps in Themis's auction."""
 
     @abc.abstractmethod
     def Handshake(
@@ -266,6 +266,6 @@ class AgentServiceServicer(metaclass=abc.ABCMeta):
         request: outbid.v1.plugin_pb2.BidRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.plugin_pb2.BidResponse, collections.abc.Awaitable[outbid.v1.plugin_pb2.BidResponse]]:
-        """Bid is called once per round, with all apps of the bidder."""
+        """Bid is called once per round, with all sweeps of the bidder."""
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -51,11 +51,11 @@ class RunRetentionResponse(google.protobuf.message.Message):
     KEPT_FIELD_NUMBER: builtins.int
     @property
     def expired(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Expired]:
-        """What is deleted, in the order of deletion."""
+        """The sweeps that are deleted, in the order of deletion."""
 
     @property
     def kept(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Expired]:
-        """What is older than its tenant's retention but is kept."""
+        """Sweeps that are kept although they are older than their tenant's retention."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class _SweepCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     SWEEP_COMMAND_PAUSE: _SweepCommand.ValueType  # 1
     """Save and free every device."""
     SWEEP_COMMAND_RESUME: _SweepCommand.ValueType  # 2
-    """Continue a paused sweep, or one that was stopped, with the trials that the stop cancelled."""
+    """Continue a paused or stopped sweep, with the trials that the stop ended."""
     SWEEP_COMMAND_STOP: _SweepCommand.ValueType  # 3
     """Save and end every trial; the sweep can be resumed or extended later."""
 
@@ -82,7 +82,7 @@ SWEEP_COMMAND_UNSPECIFIED: SweepCommand.ValueType  # 0
 SWEEP_COMMAND_PAUSE: SweepCommand.ValueType  # 1
 """Save and free every device."""
 SWEEP_COMMAND_RESUME: SweepCommand.ValueType  # 2
-"""Continue a paused sweep, or one that was stopped, with the trials that the stop cancelled."""
+"""Continue a paused or stopped sweep, with the trials that the stop ended."""
 SWEEP_COMMAND_STOP: SweepCommand.ValueType  # 3
 """Save and end every trial; the sweep can be resumed or extended later."""
 Global___SweepCommand: typing_extensions.TypeAlias = SweepCommand
@@ -100,7 +100,7 @@ class _TrialCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """
     TRIAL_COMMAND_RETRY: _TrialCommand.ValueType  # 2
     """Run a failed trial again from its newest checkpoint, until the step that its tuner wanted. Its result counts, but the
-    tuner is not told. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
+    tuner does not learn it. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
     """
 
 class TrialCommand(_TrialCommand, metaclass=_TrialCommandEnumTypeWrapper):
@@ -113,7 +113,7 @@ that has ended.
 """
 TRIAL_COMMAND_RETRY: TrialCommand.ValueType  # 2
 """Run a failed trial again from its newest checkpoint, until the step that its tuner wanted. Its result counts, but the
-tuner is not told. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
+tuner does not learn it. A sweep that is done or has failed continues. It is not an error for a trial that is being retried.
 """
 Global___TrialCommand: typing_extensions.TypeAlias = TrialCommand
 
@@ -186,7 +186,7 @@ class SetSecretRequest(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     VALUE_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """The tenant whose sweeps may use it; "" for the caller's."""
+    """The tenant whose sweeps may use it; "" for the caller's tenant."""
     name: builtins.str
     """A letter or _, then up to 63 letters, digits, _ and -."""
     value: builtins.str
@@ -229,7 +229,7 @@ class ListSecretsRequest(google.protobuf.message.Message):
 
     TENANT_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """"" for the caller's."""
+    """"" for the caller's tenant."""
     def __init__(
         self,
         *,
@@ -268,7 +268,7 @@ class DeleteSecretRequest(google.protobuf.message.Message):
     TENANT_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """"" for the caller's."""
+    """"" for the caller's tenant."""
     name: builtins.str
     def __init__(
         self,
@@ -368,7 +368,7 @@ class Sweep(google.protobuf.message.Message):
     """Why trials wait, if any do."""
     actor: builtins.str
     cost: builtins.float
-    """What its leases cost so far, each at the prices of its grant; absent if the ledger has no prices of devices."""
+    """The cost of its leases so far, each at the prices at its start; absent if the ledger has no prices of devices."""
     currency: builtins.str
     """The currency of the prices; may be empty."""
     @property
@@ -401,7 +401,7 @@ class Sweep(google.protobuf.message.Message):
 
     @property
     def admission(self) -> outbid.v1.admission_pb2.Admission:
-        """What a policy with admission promises it, or why it does not; absent under others."""
+        """The promise of a policy with admission, or the reason for not giving one; absent under other policies."""
 
     @property
     def memory(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.sweep_pb2.RememberedSweep]:
@@ -587,7 +587,7 @@ class Trial(google.protobuf.message.Message):
     """It runs alone on a node until it makes progress, because nodes were lost while it ran there."""
     rounds: builtins.int
     retries: builtins.int
-    """How often it was retried after it had failed. From the first time on its tuner is told nothing about it."""
+    """How often it was retried after it had failed. Its tuner learns nothing about it after the first retry."""
     copied_from: builtins.int
     """The trial from whose checkpoint its tuner continued it last; absent if it only continued from its own."""
     @property
@@ -608,7 +608,7 @@ class Trial(google.protobuf.message.Message):
     def checkpoints(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.Checkpoint]: ...
     @property
     def leases(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialLease]:
-        """The leases that it holds, the oldest first. The oldest one leads: its steps and reports are the trial's."""
+        """The leases that it holds, the oldest first. The oldest one leads: its fork's steps and reports count for the trial."""
 
     @property
     def round(self) -> Global___TrialRound:
@@ -678,7 +678,7 @@ class TrialRound(google.protobuf.message.Message):
     CONSOLIDATES_ON_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
     from_step: builtins.int
-    """The step at which all of its forks started."""
+    """The step from which all its forks started."""
     consolidates_on: builtins.str
     """The node that averages the forks, and the number of the attempt; empty and 0 while they train."""
     attempt: builtins.int
@@ -773,7 +773,7 @@ class TrialMerge(google.protobuf.message.Message):
     round: builtins.int
     """Counts the trial's fork slots from 1."""
     from_step: builtins.int
-    """The step at which its forks started, and the step at which the trial continues."""
+    """The step from which its forks started, and the step from which the trial continues."""
     step: builtins.int
     averaged_on: builtins.str
     """The node that averaged the forks; empty if the trial continues from one fork's checkpoint, or from their start."""
@@ -838,7 +838,7 @@ class TrialLease(google.protobuf.message.Message):
     state: builtins.str
     """starting, running, pausing or stopping."""
     from_step: builtins.int
-    """The step at which its fork started, and its current step."""
+    """The step from which its fork started, and its current step."""
     step: builtins.int
     @property
     def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialPlace]:
@@ -986,8 +986,8 @@ class PreviewSweepResponse(google.protobuf.message.Message):
     device_hours: builtins.float
     """Device-hours at step_seconds; 0 if that is 0."""
     least_cost: builtins.float
-    """The cost of device_hours on the cheapest and the dearest type of device that the sweep may use; absent if step_seconds
-    is 0, the server has no prices, or there is no such device.
+    """The cost of device_hours on the cheapest and the dearest type of device that the sweep may use. Absent if
+    step_seconds is 0, the server has no prices, or the cluster has no such device.
     """
     most_cost: builtins.float
     currency: builtins.str
@@ -1362,16 +1362,16 @@ class TrialColumn(google.protobuf.message.Message):
     kind: Global___TrialColumnKind.ValueType
     name: builtins.str
     type: builtins.str
-    """What values holds, little-endian, in the smallest type that is exact: "f64", "f32", "i32", "i16", "i8" or "u8". NaN
-    stands for no number, or for a trial that has a text.
+    """The type of the numbers in values, which are little-endian: the smallest exact one of "f64", "f32", "i32", "i16",
+    "i8" and "u8". NaN means that the trial has no number, or has a text.
     """
     values: builtins.bytes
     text: builtins.bytes
     text_type: builtins.str
     @property
     def words(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Texts, of which text has an index for each trial, of the type text_type; 0 for none, 1 for the first. All are empty
-        for a column of numbers. Values that are neither numbers nor texts are JSON.
+        """The texts of the column. text has an index into them for each trial, of the type text_type: 0 for no text, 1 for the
+        first. Empty for a column of numbers. Values that are neither numbers nor texts are JSON.
         """
 
     def __init__(
@@ -1520,7 +1520,7 @@ class DeleteSweepResponse(google.protobuf.message.Message):
     actor: builtins.str
     @property
     def deleted(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When and by whom it was deleted. Its objects are deleted soon after."""
+        """The time of the deletion and the person who deleted the sweep. Its objects are deleted soon after."""
 
     def __init__(
         self,
@@ -2136,7 +2136,7 @@ class AskTrialResponse(google.protobuf.message.Message):
     """Pass this to TellTrial. Requests in JSON may use the former name epoch."""
     @property
     def trial(self) -> Global___Trial:
-        """Absent if there is nothing to train now."""
+        """Absent if no trial can train now."""
 
     def __init__(
         self,
@@ -2382,7 +2382,7 @@ class Check(google.protobuf.message.Message):
     ok: builtins.bool
     detail: builtins.str
     fix: builtins.str
-    """How to fix it, as a command if possible."""
+    """The fix: a command if possible."""
     def __init__(
         self,
         *,
@@ -2462,7 +2462,7 @@ Global___SimulateLedgerResponse: typing_extensions.TypeAlias = SimulateLedgerRes
 
 @typing.final
 class SimulationProgress(google.protobuf.message.Message):
-    """SimulationProgress says what SimulateLedger does now."""
+    """SimulationProgress describes the progress of SimulateLedger."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -2491,7 +2491,7 @@ Global___SimulationProgress: typing_extensions.TypeAlias = SimulationProgress
 
 @typing.final
 class SimulatedRun(google.protobuf.message.Message):
-    """SimulatedRun is how sweeps fared in a simulation, or in the ledger."""
+    """SimulatedRun is the outcome of sweeps in a simulation or in the ledger."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -2500,7 +2500,7 @@ class SimulatedRun(google.protobuf.message.Message):
     SWEEPS_FIELD_NUMBER: builtins.int
     ASSUMPTIONS_FIELD_NUMBER: builtins.int
     policy: builtins.str
-    """Empty for what happened."""
+    """Empty for the ledger's own decisions."""
     weight: builtins.float
     """The weight of the sweep that has another; 0 if none has."""
     @property
@@ -2509,7 +2509,7 @@ class SimulatedRun(google.protobuf.message.Message):
 
     @property
     def assumptions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """In what happened: how the simulations differ from it."""
+        """Only for the ledger's own decisions: how the simulations differ from them."""
 
     def __init__(
         self,
@@ -2525,7 +2525,7 @@ Global___SimulatedRun: typing_extensions.TypeAlias = SimulatedRun
 
 @typing.final
 class SimulatedSweep(google.protobuf.message.Message):
-    """SimulatedSweep is how a sweep fared."""
+    """SimulatedSweep is the outcome of a sweep."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -2601,7 +2601,7 @@ class ForecastCurvesResponse(google.protobuf.message.Message):
     reason: builtins.str
     """Why some of the trials are not forecast, in one sentence; empty if all are."""
     checked: builtins.int
-    """How many forecasts for trials of the sweep that have ended were compared with what they reported. The width of the
+    """The number of forecasts for ended trials of the sweep that were compared with the trials' reports. The width of the
     forecasts follows from these errors and those of other tasks.
     """
     @property
@@ -2688,7 +2688,7 @@ class ExplainSweepRequest(google.protobuf.message.Message):
     """
     @property
     def policies(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Policies to simulate besides the server's; las and drf if empty."""
+        """Policies to simulate in addition to the server's policy; empty for las and drf."""
 
     def __init__(
         self,
@@ -2722,10 +2722,10 @@ class ExplainSweepResponse(google.protobuf.message.Message):
     lost: builtins.str
     """Why it lost devices, or that it did not."""
     otherwise: builtins.str
-    """What another policy or weight would have done."""
+    """The outcome under another policy or weight."""
     @property
     def outcomes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SimulatedOutcome]:
-        """The simulations; empty if there were none."""
+        """The simulations, if any."""
 
     def __init__(
         self,
@@ -2990,7 +2990,7 @@ class JoinWorkerRequest(google.protobuf.message.Message):
     node: builtins.str
     """Name of the node; optional, because the token is for only one name."""
     public_key: builtins.str
-    """The worker's public key, as an NKey of a NATS user. The private key stays with the worker."""
+    """The worker's public key: the NKey of a NATS user. The private key stays with the worker."""
     def __init__(
         self,
         *,
@@ -3015,7 +3015,7 @@ class JoinWorkerResponse(google.protobuf.message.Message):
     EXPIRES_FIELD_NUMBER: builtins.int
     node: builtins.str
     credentials: builtins.str
-    """The JWT with which NATS accepts the worker's key."""
+    """The JWT that makes NATS accept the worker's key."""
     orders_key: builtins.str
     """The public key that verifies orders and functions."""
     nats: builtins.str
@@ -3185,7 +3185,7 @@ class APIToken(google.protobuf.message.Message):
     """Name of the caller that created it."""
     @property
     def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """What it may do within its role; empty for everything."""
+        """The scopes that limit its role; empty for no limit."""
 
     @property
     def created(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -3224,7 +3224,7 @@ class CreateTokenRequest(google.protobuf.message.Message):
     SCOPES_FIELD_NUMBER: builtins.int
     LIFE_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """"" for the caller's."""
+    """"" for the caller's tenant."""
     name: builtins.str
     """Lower-case letters, digits and dashes, a letter first. Events record TENANT/NAME as the actor."""
     role: builtins.str
@@ -3279,7 +3279,7 @@ class ListTokensRequest(google.protobuf.message.Message):
 
     TENANT_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """"" for the caller's, or for every tenant if the caller is an admin."""
+    """"" for the caller's tenant, or for every tenant if the caller is an admin."""
     def __init__(
         self,
         *,
@@ -3320,7 +3320,7 @@ class RotateTokenRequest(google.protobuf.message.Message):
     LIFE_FIELD_NUMBER: builtins.int
     OVERLAP_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """"" for the caller's."""
+    """"" for the caller's tenant."""
     name: builtins.str
     @property
     def life(self) -> google.protobuf.duration_pb2.Duration:
@@ -3374,7 +3374,7 @@ class RevokeTokenRequest(google.protobuf.message.Message):
     TENANT_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
     tenant: builtins.str
-    """"" for the caller's."""
+    """"" for the caller's tenant."""
     name: builtins.str
     def __init__(
         self,

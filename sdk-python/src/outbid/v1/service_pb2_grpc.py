@@ -461,8 +461,8 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExplainSweep(self, request, context):
-        """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
-        weight would have done.
+        """ExplainSweep returns the reasons why a sweep or a trial waits, runs, has ended or lost devices, and the outcomes
+        under another policy or weight.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -497,7 +497,7 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def NewWorkerToken(self, request, context):
-        """NewWorkerToken creates a token with which one worker may join, once. For admins.
+        """NewWorkerToken creates a token that lets one worker join once. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -616,7 +616,8 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CheckAccess(self, request, context):
-        """CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask.
+        """CheckAccess reports whether the caller may make a call, and the roles or scopes that allow it or are missing. Every
+        role may ask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1293,8 +1293,8 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     """ReadLedger streams the ledger's batches, oldest first."""
 
     ExplainSweep: _OutbidServiceExplainSweepType
-    """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
-    weight would have done.
+    """ExplainSweep returns the reasons why a sweep or a trial waits, runs, has ended or lost devices, and the outcomes
+    under another policy or weight.
     """
 
     ForecastCurves: _OutbidServiceForecastCurvesType
@@ -1310,7 +1310,7 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     """ListRounds lists decisions that changed an allocation, newest first."""
 
     NewWorkerToken: _OutbidServiceNewWorkerTokenType
-    """NewWorkerToken creates a token with which one worker may join, once. For admins."""
+    """NewWorkerToken creates a token that lets one worker join once. For admins."""
 
     JoinWorker: _OutbidServiceJoinWorkerType
     """JoinWorker adds a worker to the cluster. It requires a token of NewWorkerToken, and no other."""
@@ -1361,7 +1361,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     """GetUsage returns the device time of leases in a period, and its cost, by tenant, user, device type or label."""
 
     CheckAccess: _OutbidServiceCheckAccessType
-    """CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask."""
+    """CheckAccess reports whether the caller may make a call, and the roles or scopes that allow it or are missing. Every
+    role may ask.
+    """
 
     RunRetention: _OutbidServiceRunRetentionType
     """RunRetention deletes what is older than the retention of its tenant, which the server also does by itself. A dry run
@@ -1775,8 +1777,8 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         request: outbid.v1.service_pb2.ExplainSweepRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ExplainSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ExplainSweepResponse]]:
-        """ExplainSweep says why a sweep or a trial waits, runs or has ended, why it lost devices, and what another policy or
-        weight would have done.
+        """ExplainSweep returns the reasons why a sweep or a trial waits, runs, has ended or lost devices, and the outcomes
+        under another policy or weight.
         """
 
     @abc.abstractmethod
@@ -1817,7 +1819,7 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         request: outbid.v1.service_pb2.NewWorkerTokenRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.NewWorkerTokenResponse, collections.abc.Awaitable[outbid.v1.service_pb2.NewWorkerTokenResponse]]:
-        """NewWorkerToken creates a token with which one worker may join, once. For admins."""
+        """NewWorkerToken creates a token that lets one worker join once. For admins."""
 
     @abc.abstractmethod
     def JoinWorker(
@@ -1953,7 +1955,9 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         request: outbid.v1.permission_pb2.CheckAccessRequest,
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.permission_pb2.CheckAccessResponse, collections.abc.Awaitable[outbid.v1.permission_pb2.CheckAccessResponse]]:
-        """CheckAccess reports whether the caller may make a call, by which role or scope, or what is missing. Every role may ask."""
+        """CheckAccess reports whether the caller may make a call, and the roles or scopes that allow it or are missing. Every
+        role may ask.
+        """
 
     @abc.abstractmethod
     def RunRetention(

@@ -205,7 +205,7 @@ Global___ProcessReached: typing_extensions.TypeAlias = ProcessReached
 @typing.final
 class ProcessWaiting(google.protobuf.message.Message):
     """ProcessWaiting reports that the process waits until the other processes of its gang have stored their shards, which
-    all of them have offered to their workers. Until its next message, its silence is no sign that it hangs.
+    all of them have offered to their workers. Until its next message, a silent process does not count as hanging.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -241,7 +241,7 @@ class ProcessEnded(google.protobuf.message.Message):
     """Empty for success."""
     traceback: builtins.str
     ordered: builtins.bool
-    """It ended because it was told to, not by itself."""
+    """It ended on request, not by itself."""
     pruned: builtins.bool
     """It ended by itself and gave up the trial, with or without a value."""
     peer_lost: builtins.bool
@@ -338,7 +338,7 @@ class TrialAssignment(google.protobuf.message.Message):
     keep_best: builtins.bool
     """Also save at the best value of the metric."""
     traceparent: builtins.str
-    """The span of the trial's processes, as a W3C traceparent; "" if the sweep is not traced."""
+    """The span of the trial's processes in the form of a W3C traceparent; "" if the sweep is not traced."""
     sharded_checkpoints: builtins.bool
     """Whether the server and the worker accept checkpoints with shards."""
     @property
@@ -357,8 +357,8 @@ class TrialAssignment(google.protobuf.message.Message):
 
     @property
     def start_shards(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ShardFile]:
-        """The shards of the start checkpoint that are on this node: those of its own processes, or all if the gang had another
-        number of processes or the shards are directories.
+        """The shards of the start checkpoint that are on this node: only those for the processes of this node, or all if the
+        gang had another number of processes or the shards are directories.
         """
 
     def __init__(
@@ -430,7 +430,7 @@ class GangRank(google.protobuf.message.Message):
     """
     control_port: builtins.int
     secret: builtins.str
-    """What the processes prove to know before they trust each other."""
+    """The secret that the processes must prove to know before they trust each other."""
     port: builtins.int
     """The port for the rendezvous of training code (MASTER_PORT) that goes with control_port. If rank 0 listens at a later
     port, the rendezvous port is as much later.

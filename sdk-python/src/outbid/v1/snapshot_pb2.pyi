@@ -160,7 +160,7 @@ Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
 @typing.final
 class SnapshotChanges(google.protobuf.message.Message):
-    """SnapshotChanges says what a snapshot lacks, which the one of an earlier batch has."""
+    """SnapshotChanges lists the parts that the snapshot of an earlier batch has and this one does not."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -187,7 +187,7 @@ Global___SnapshotChanges: typing_extensions.TypeAlias = SnapshotChanges
 
 @typing.final
 class SweepChanges(google.protobuf.message.Message):
-    """SweepChanges says what a record of a sweep lacks."""
+    """SweepChanges lists the parts that the record of a sweep does not have."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -540,7 +540,7 @@ class SweepRecord(google.protobuf.message.Message):
 
     @property
     def memory(self) -> outbid.v1.sweep_pb2.Memory:
-        """What its sampler starts from."""
+        """The earlier results that its sampler starts from."""
 
     @property
     def annotation(self) -> outbid.v1.event_pb2.Annotation:
@@ -720,7 +720,7 @@ class TrialRecord(google.protobuf.message.Message):
 
     @property
     def start(self) -> outbid.v1.event_pb2.Checkpoint:
-        """The checkpoint from which it continues; may be another trial's."""
+        """The checkpoint from which it continues, which may belong to another trial."""
 
     @property
     def queued(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -985,7 +985,7 @@ class LeaseRecord(google.protobuf.message.Message):
     """Its current step, and whether it has done the trial's steps and waits for a decision."""
     at_target: builtins.bool
     void: builtins.bool
-    """Its progress does not count, because the average with which it started was dropped."""
+    """Its progress does not count, because the server dropped the average from which it started."""
     trained_well: builtins.bool
     """It has lasted long enough to show that its nodes can train."""
     hour_price: builtins.float

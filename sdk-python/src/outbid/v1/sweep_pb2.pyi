@@ -104,8 +104,8 @@ class SweepSpec(google.protobuf.message.Message):
     for no deadline. Policies with deadlines try to meet it; it does not end anything.
     """
     traceparent: builtins.str
-    """The span of the call that submitted the sweep, as a W3C traceparent; "" if neither the caller nor the server traces.
-    The server sets it: callers send the header traceparent.
+    """The span of the call that submitted the sweep in the form of a W3C traceparent; "" if neither the caller nor the
+    server traces. The server sets it: callers send the header traceparent.
     """
     memory: builtins.str
     """"on": the sampler bayes starts from the results of earlier sweeps of the tenant that have the same metric and most of
@@ -326,14 +326,14 @@ Global___Utility: typing_extensions.TypeAlias = Utility
 
 @typing.final
 class Agent(google.protobuf.message.Message):
-    """Agent is a program of the server that bids for devices for a sweep."""
+    """Agent is a bidder: a program of the server that bids for devices for a sweep."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PLUGIN_FIELD_NUMBER: builtins.int
     SETTINGS_FIELD_NUMBER: builtins.int
     plugin: builtins.str
-    """Its name in the server's option --agent NAME=COMMAND."""
+    """Its name in the server's option --bidder NAME=COMMAND."""
     @property
     def settings(self) -> google.protobuf.struct_pb2.Struct:
         """Passed to the bidder unchanged."""
@@ -1229,8 +1229,8 @@ class Resources(google.protobuf.message.Message):
     forks_merge: builtins.str
     """How forks are averaged: "steps" (default) weighted by their steps; "uniform" with equal weights; "outer" with
     DiLoCo's outer optimizer over the mean by steps, with rate 0.7 and momentum 0.9, or others, such as "outer(0.5,
-    0.8)"; "best" by steps, but the trial continues from the best fork instead if the first metric of the mean is worse
-    than that fork's.
+    0.8)"; "best" by steps, but the trial continues from the best fork instead if the mean's first metric is worse
+    than the metric of that fork.
     """
     @property
     def devices(self) -> Global___DeviceCount:
@@ -1309,7 +1309,9 @@ class Limits(google.protobuf.message.Message):
     device_hours: builtins.float
     """Device-hours that the sweep's trials may use, such as 12.5: the time of each lease times its devices. 0 for no limit."""
     cost: builtins.float
-    """What the sweep's leases may cost at the server's prices of devices, in their currency, such as 250. 0 for no limit."""
+    """The most that the sweep's leases may cost at the server's prices of devices, in their currency, such as 250. 0 for
+    no limit.
+    """
     def __init__(
         self,
         *,

@@ -44,7 +44,7 @@ class Tenant(google.protobuf.message.Message):
 
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of tokens whose holders may also act for it, as their roles allow."""
+        """Names of tokens whose holders may also act for it, within the limits of their roles."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class TenantLimits(google.protobuf.message.Message):
     """Size of the checkpoints of its sweeps in the store, such as "1TiB"."""
     retain_sweeps: builtins.str
     """How long its sweeps are kept after they end, such as "90d". Then they are deleted, with their checkpoints, output and
-    reports. "" means the server's setting and "none" for ever.
+    reports. "" means the server's setting, and "none" without limit.
     """
     def __init__(
         self,
@@ -316,9 +316,9 @@ class TenantLimit(google.protobuf.message.Message):
     unit: builtins.str
     """"", "bytes" or "bytes/s"."""
     reached: builtins.str
-    """What happens when it is reached, in one line."""
+    """The effect of reaching it, in one line."""
     help: builtins.str
-    """What is limited, in one line."""
+    """The limited quantity, in one line."""
     def __init__(
         self,
         *,

@@ -1,4 +1,4 @@
-/** An error that the server answered. */
+/** An error response of the server. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,

@@ -5,7 +5,7 @@ import type { Ink, Picture } from "./picture";
 import { clean, short } from "./text";
 import { ticks } from "./ticks";
 
-/** What a chart shows, in the terms of uPlot. */
+/** The content of a chart, as options and data of uPlot. */
 export interface Shown {
   title: string; x: string; series: uPlot.Series[]; data: uPlot.AlignedData; bands: uPlot.Band[]; marks: number[];
   labels: string[] | undefined; format: (x: number) => string;

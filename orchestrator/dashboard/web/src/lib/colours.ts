@@ -17,7 +17,7 @@ export function styled(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name);
 }
 
-/** Returns what a CSS expression is worth here, as canvases do not know light-dark(). */
+/** Returns the computed value of a CSS expression, because canvases do not know light-dark(). */
 export function resolve(element: HTMLElement, name: string): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;

@@ -12,10 +12,10 @@ export interface Column {
   number: (row: number) => number;
   /** The text of a trial; "" if it has none. */
   text: (row: number) => string;
-  /** What filters compare: a number, or a text. */
+  /** Returns the value that filters compare. */
   of: (row: number) => number | string;
   show: (row: number) => string;
-  /** What the table sorts by: numbers, and the ranks of texts; NaN for none. */
+  /** Returns a function that returns a row's sort key: a number, or the rank of a text; NaN without a value. */
   ranks: () => (row: number) => number;
 }
 

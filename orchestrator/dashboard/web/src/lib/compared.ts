@@ -2,7 +2,7 @@ import type { Sweep } from "./api.gen";
 import { objectives } from "./columns";
 import type { TrialStore } from "./trialstore";
 
-/** What the best value of a sweep is drawn over. */
+/** The x axis over which the best value of a sweep is drawn. */
 export type Over = "trials" | "steps" | "time";
 
 /** A sweep with its trials. */

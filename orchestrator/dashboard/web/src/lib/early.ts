@@ -18,7 +18,7 @@ export function columnsOf(id: string, since = "", follow = false): string {
   return at(["v1", "sweeps", id, "columns"], { since, follow: follow || undefined });
 }
 
-/** Returns what was asked for early about a sweep, once. */
+/** Returns the answer to the early request for a sweep, once. */
 export async function takeEarly(id: string): Promise<Response | undefined> {
   const early = asked;
   asked = undefined;

@@ -6,7 +6,7 @@ const FAILED = "TRIAL_STATE_FAILED";
 const AROUND = /^(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*|: it fails unless .*)?$/s;
 const MOST = 160; // characters of a kind
 
-/** Returns the failure in the reason of a failed trial as one line, without what happens to the trial next, as the shell does. */
+/** Returns the failure in the reason of a failed trial as one line, without the consequence for the trial. The shell does the same. */
 export function failureKind(reason: string): string {
   const kind = clean((AROUND.exec(reason)?.[1] ?? reason).replace(/\s+/g, " ").trim());
   return kind.length > MOST ? `${kind.slice(0, MOST - 1)}…` : kind;

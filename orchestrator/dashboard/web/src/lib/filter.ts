@@ -1,6 +1,6 @@
 import type { Column } from "./columns";
 
-/** What a filter's text means: a test of a trial, or an error. */
+/** A parsed filter: a test of a trial, or an error. */
 export type Filter = { ok: true; test: (row: number) => boolean } | { ok: false; error: string };
 
 type Test = (row: number) => boolean;

@@ -14,7 +14,7 @@ export interface Hold {
 const keyOf = (sweep: string, trial: number, lease: string): string => `${sweep} ${trial} ${lease}`;
 const at = (time: string | null | undefined): number => (time ? Date.parse(time) : NaN);
 
-/** Returns who held the devices, the newest first, according to rounds, which are in any order, and the nodes as they are now. */
+/** Returns the holds of devices, the newest first, from rounds in any order and the current state of nodes. */
 export function holds(rounds: Round[], nodes: Node[]): Hold[] {
   const all: Hold[] = [], open = new Map<string, Hold>(); // by device
   const order = rounds.toSorted((a, b) => Number(a.round) - Number(b.round));
@@ -41,7 +41,7 @@ export function holds(rounds: Round[], nodes: Node[]): Hold[] {
   for (const n of nodes) for (const u of n.uses) {
     const name = n.info?.name ?? "", key = u.fork ? keyOf(u.fork.sweep, u.fork.trial, u.fork.lease_id) : "";
     const hold = open.get(`${name} ${u.device}`);
-    // Of another tenant's trial the nodes say only that there is one.
+    // For a trial of another tenant, nodes report only that it exists.
     if (hold && (hold.key === key || (u.fork?.sweep === "" && hold.sweep === ""))) hold.held = true;
     else if (u.fork) all.push({ node: name, device: u.device, sweep: u.fork.sweep, trial: u.fork.trial, key, from: NaN, term: NaN, taken: NaN, held: true, reason: "", round: "" });
   }

@@ -8,7 +8,7 @@ const LEAF = 3; // trials in a leaf that is not split
 const MOST = 600; // trials that are used; a random sample of more
 const SHUFFLES = 3;
 
-/** Fewest trials for which importance is said. */
+/** The fewest trials for which importance is shown. */
 export const LEAST = 4;
 
 interface Node {
@@ -101,7 +101,7 @@ function shuffled(n: number, rng: () => number): number[] {
   return order;
 }
 
-/** Returns the share of each column of numbers in what the trees know of y; all zero if they know nothing. */
+/** Returns the share of each column in the variance of the values that the trees explain; all zero if they explain none. */
 export function importance(columns: number[][], values: number[], seed = 1): number[] {
   const rng = random(seed);
   let x = columns, y = values;

@@ -9,10 +9,10 @@ for (const kind of ["pointermove", "pointerdown", "keydown", "wheel", "focus"]) 
   globalThis.addEventListener(kind, () => (used = performance.now()), { passive: true });
 }
 
-/** Returns a text that differs where two answers differ in more than the time at which something was heard. */
+/** Returns a text that is equal for answers that differ only in last_seen of nodes. */
 const essence = (value: unknown): string => JSON.stringify(value, (key, part: unknown) => (key === "last_seen" ? undefined : part)) ?? "";
 
-/** A value that is read again and again while the page is visible. Make one while a component is set up. */
+/** A value that is read repeatedly while the page is visible. Make one while a component is set up. */
 export class Live<T> {
   value = $state.raw<T | undefined>(undefined);
   error = $state("");

@@ -1,6 +1,6 @@
 import { clean } from "./text";
 
-/** What charts are drawn with: the context of a canvas, or a picture in SVG. */
+/** The methods that draw charts, on a canvas or into a picture in SVG. */
 export type Pen = Pick<CanvasRenderingContext2D, "beginPath" | "moveTo" | "lineTo" | "closePath" | "stroke" | "fill" | "fillRect"
   | "fillText" | "setLineDash" | "strokeStyle" | "fillStyle" | "globalAlpha" | "lineWidth" | "font" | "textAlign">;
 

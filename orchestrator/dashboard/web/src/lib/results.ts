@@ -6,18 +6,18 @@ import { clean } from "./text";
 /** The figures of a simulated run, as docs/reference/figures.md defines them. */
 export interface Run { policy: string; setting: string; value: string; figures: Record<string, number> }
 
-/** How an app fared under a policy. */
+/** The outcome of a sweep, or of a job outside sweeps, under a policy. */
 export interface Fate { policy: string; app: string; tenant: string; submitted: number; shared: number; rho: number }
 
 /** A decision that was different when it was repeated. */
 export interface Difference { policy: string; round: number; time: string; then: string; now: string }
 
-/** What `outbid replay` found when policies repeated their decisions. */
+/** The result of `outbid replay`, which compares repeated decisions of policies with the recorded ones. */
 export interface Repeated { rounds: number; decisions: number; differing: number; policies: [string, number][]; differences: Difference[] }
 
 export interface Results { runs: Run[]; fates: Fate[]; repeated: Repeated[]; skipped: number }
 
-/** The largest file that is read, and the most lines, runs and apps that are kept. */
+/** The largest file that is read, and the most lines, runs and outcomes that are kept. */
 export const LARGEST = 64 << 20;
 const LINES = 500_000, RUNS = 1000, FATES = 200_000, DIFFERENCES = 100, NAME = 200;
 
@@ -76,7 +76,7 @@ function parsed(line: string): unknown {
   }
 }
 
-/** Reads what `outbid sim` and `outbid replay` print with -o json or jsonl, or write with --apps. An error says what it is not. */
+/** Parses the output of `outbid sim` and `outbid replay` with -o json or jsonl, and the files of --apps. An error names the expected output. */
 export function parseResults(name: string, content: string): Results {
   const into: Results = { runs: [], fates: [], repeated: [], skipped: 0 };
   const lines = content.split("\n", LINES + 1).filter((l) => l.trim() !== "");
@@ -88,7 +88,7 @@ export function parseResults(name: string, content: string): Results {
   throw new Error(`${clean(name)}: ${ledger ? "is a ledger: 'outbid replay FILE -o json' and 'outbid sim -o json' compute the results of one" : lines.length === 0 ? "is empty" : "has no line of 'outbid sim -o json', 'outbid sim --apps' or 'outbid replay -o json'"}`);
 }
 
-/** Returns the sorted values of each policy as a staircase from 0 to 1, of at most so many points. */
+/** Returns the cumulative distribution of the values of each policy, from 0 to 1, with at most `most` points. */
 export function distribution(values: [string, number][], most: number): [string, { x: number[]; y: number[] }][] {
   const by = new Map<string, number[]>();
   for (const [policy, v] of values) {

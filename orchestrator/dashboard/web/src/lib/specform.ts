@@ -35,7 +35,7 @@ function parameter(p: FormParameter): string {
   return `  ${name}: {${p.kind}: {low: ${p.low || "null"}, high: ${p.high || "null"}${p.log ? ", log: true" : ""}}}`;
 }
 
-/** Returns the sweep's file for what is in a form. The server checks it. */
+/** Returns the sweep's file for the values of a form. The server checks it. */
 export function fileOf(form: Form): string {
   return [
     `name: ${JSON.stringify(form.name)}`,
@@ -52,7 +52,7 @@ export function fileOf(form: Form): string {
   ].join("\n");
 }
 
-/** Returns a value without what is empty, as a spec that was read has every field. */
+/** Returns a value without its empty parts, because a spec from the server has every field. */
 export function compact(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(compact);
   if (typeof value !== "object" || value === null) return value;

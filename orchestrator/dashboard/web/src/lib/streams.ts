@@ -3,7 +3,7 @@ import { sleep, visible } from "./live.svelte";
 // A browser opens six connections to a host without TLS, for all of its tabs together. Streams that follow something take at most
 // four of them, so that reads never wait for a connection.
 const STREAMS = 4;
-// A hidden page keeps its stream so long, in milliseconds.
+// How long a hidden page keeps its stream, in milliseconds.
 const HIDDEN = 30_000;
 // How often a page without a stream reads, in milliseconds.
 const EVERY = 3_000;

@@ -5,7 +5,7 @@ import { sleep } from "./live.svelte";
 import { follow } from "./streams";
 import { type Piece, readFrames, TrialStore } from "./trialstore";
 
-/** With so many trials the page is drawn in parts, and with more at most every PAUSE milliseconds. */
+/** The number of trials from which the page is drawn in parts. With more trials it is drawn at most every PAUSE milliseconds. */
 export const MANY = 5000;
 const PAUSE = 1000;
 
@@ -42,7 +42,7 @@ export class SweepFeed {
     });
   }
 
-  /** Reads a sweep that has ended again at once, as somebody changed it. */
+  /** Reads an ended sweep again at once, because a person changed it. */
   again(): void {
     this.#wake();
   }
@@ -73,7 +73,7 @@ export class SweepFeed {
   }
 
   #take(piece: Piece, data: ArrayBuffer, begin: number): void {
-    // What is shown stays as it is until all of a new table has come.
+    // The page shows the old table until the new one is complete.
     if (piece.whole) this.#store = new TrialStore();
     this.#store.put(piece, data, begin);
     if (piece.sweep) this.#newest = piece.sweep;

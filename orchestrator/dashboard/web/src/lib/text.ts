@@ -8,7 +8,7 @@ export function clean(text: string): string {
   return text.replace(CONTROL, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Returns a number of JSON of protocol buffers; NaN if there is none. */
+/** Returns a number from the JSON form of protocol buffers, or NaN for a missing one. */
 export function num(x: Float | string | number | null | undefined): number {
   return x === null || x === undefined || x === "" ? NaN : Number(x);
 }

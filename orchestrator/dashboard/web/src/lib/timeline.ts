@@ -3,15 +3,16 @@ import type { Pen } from "./pen";
 import { cut } from "./contour";
 import { duration } from "./text";
 
-/** A time in which something was so. Times are in seconds, `kind` is a number of a colour. */
+/** The span of a bar, in seconds. `kind` is the index of its colour. */
 export interface Bar { line: number; from: number; to: number; kind: number; faint?: boolean }
 
 /** Bars on lines. `labels` of lines may be absent. */
 export interface Timeline { bars: Bar[]; lines: number; begin: number; end: number; labels?: string[] }
 
 /**
- * Returns the lives of trials as bars, one line for each, in their order. If there are more trials than lines, a line stands for
- * several, and the bars are what is seen at so many columns: a later trial hides an earlier one.
+ * Returns a bar from the creation to the end of each trial, one line for each, in their order. If there are more trials than
+ * lines, several trials share a line, which has one bar for each column in which the shown trial changes: a later trial hides an
+ * earlier one.
  */
 export function lives(rows: Uint32Array, from: (row: number) => number, to: (row: number) => number, kind: (row: number) => number, most: number, columns: number): Timeline {
   let begin = Infinity, end = -Infinity;
@@ -70,7 +71,7 @@ export function lineAt(t: Timeline, y: number, height: number): number {
   return Math.floor(((y - TOP) / (height - TOP - BOTTOM)) * t.lines);
 }
 
-/** Draws a timeline with the time since its begin, or what `at` says of a time. */
+/** Draws a timeline. Its axis has the time since its begin, or the text of `at` for a time. */
 export function drawTimeline(pen: Pen, ink: Ink, t: Timeline, colours: string[], width: number, height: number, at?: (time: number) => string): void {
   const left = leftOf(t), wide = width - left - RIGHT, tall = (height - TOP - BOTTOM) / Math.max(1, t.lines);
   const place = (time: number): number => left + ((time - t.begin) / (t.end - t.begin)) * wide;

@@ -1,10 +1,10 @@
 import type { SimulatedRun, SimulatedSweep } from "./api.gen";
 import { num } from "./text";
 
-/** How a sweep fared in a run: seconds to its end, rho and devices on average. NaN stands for what is not known. */
+/** The outcome of a sweep in a run: seconds to its end, rho and mean number of devices. NaN if unknown. */
 export interface Fate { seconds: number; rho: number; devices: number }
 
-/** Returns how a sweep fared. */
+/** Returns the outcome of a sweep. */
 export function fate(s: SimulatedSweep | undefined): Fate {
   const seconds = num(s?.seconds);
   return { seconds, rho: num(s?.rho), devices: seconds > 0 ? num(s?.device_seconds) / seconds : NaN };
