@@ -203,7 +203,8 @@ def in_new_browsers(url: str, args: argparse.Namespace, actions: dict[str, tuple
 
 def measure_devices(args: argparse.Namespace) -> dict[str, Any]:
     """Measure the page of a cluster, opened by a click."""
-    drawn = f"document.querySelectorAll('.devices .block').length >= {DEVICES}"
+    count = "[...document.querySelectorAll('[data-devices]')].reduce((n, e) => n + Number(e.dataset.devices), 0)"
+    drawn = f"{count} >= {DEVICES}"
     click = "[...document.querySelectorAll('nav a')].find((a) => a.innerText === 'Cluster').click()"
     with cluster(0) as made:
         return {"devices": DEVICES, "ms": in_new_browsers(f"{made.url}/ui/", args, {"click": (click, drawn)})}

@@ -9,6 +9,8 @@ for (const kind of ["pointermove", "pointerdown", "keydown", "wheel", "focus"]) 
   globalThis.addEventListener(kind, () => (used = performance.now()), { passive: true });
 }
 
+const unused = (): boolean => performance.now() - used > UNUSED;
+
 /** Returns a text that differs where two answers differ in more than the time at which something was heard. */
 const essence = (value: unknown): string => JSON.stringify(value, (key, part: unknown) => (key === "last_seen" ? undefined : part)) ?? "";
 
@@ -37,8 +39,8 @@ export class Live<T> {
       try {
         this.value = await read(signal);
         this.error = "";
-        const now = essence(this.value);
-        same = now === before;
+        const now = unused() ? essence(this.value) : ""; // comparing takes long for large values
+        same = now !== "" && now === before;
         before = now;
       } catch (e) {
         if (signal.aborted) return;
@@ -48,7 +50,7 @@ export class Live<T> {
       const next = new AbortController();
       this.#wake = () => next.abort();
       const woken = AbortSignal.any([signal, next.signal]);
-      const rests = (): boolean => same && !woken.aborted && performance.now() - used > UNUSED;
+      const rests = (): boolean => same && !woken.aborted && unused();
       for (let n = 0; n === 0 || (n < RARELY && rests()); n++) await sleep(every, woken);
       await visible(signal);
     }
