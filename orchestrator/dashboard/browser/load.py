@@ -218,7 +218,7 @@ def measure_round(args: argparse.Namespace) -> dict[str, Any]:
         newest = rounds[0]["round"]
         number = int(largest["round"])
         is_round = "document.querySelector('h1').innerText === 'Round {0}'"
-        shows = is_round + " && document.querySelector('main').innerText.includes('of the ledger')"
+        shows = is_round + " && document.querySelector('main').textContent.includes('of the ledger')"
         press = "dispatchEvent(new KeyboardEvent('keydown', {{ key: 'Arrow{0}' }}))"
         click = f"document.querySelector('main a[href$=\"/rounds/{number}\"]').click()"
         actions = {"click": (click, shows.format(number))}
