@@ -60,6 +60,10 @@ export class Live<T> {
 /** Waits for a time, or until a signal. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
+    if (signal.aborted) {
+      done();
+      return;
+    }
     const timer = setTimeout(done, ms);
     signal.addEventListener("abort", () => {
       clearTimeout(timer);
