@@ -111,7 +111,7 @@ type sweepService struct {
 	tables  *trialTables
 	secrets *secretService
 	tenants *tenantService
-	// throttle limits the sweeps that each tenant submits in a minute.
+	// throttle limits the sweeps that each tenant submits or extends in a minute.
 	throttle *throttle
 	// traces may be nil.
 	traces Traces
