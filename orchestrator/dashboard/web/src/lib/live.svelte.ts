@@ -37,19 +37,22 @@ export class Live<T> {
   async #run(read: (signal: AbortSignal) => Promise<T>, every: number, signal: AbortSignal): Promise<void> {
     for (let before = "", same = false; !signal.aborted; ) {
       try {
-        this.value = await read(signal);
+        const next = await read(signal), last = this.value;
+        this.value = next;
         this.error = "";
-        const now = unused() ? essence(this.value) : ""; // comparing takes long for large values
-        same = now !== "" && now === before;
-        before = now;
+        if (unused()) { // comparing takes long for large values
+          const now = before !== "" && last === next ? before : essence(next);
+          same = now === before;
+          before = now;
+        } else same = false;
       } catch (e) {
         if (signal.aborted) return;
         this.error = e instanceof Error ? e.message : String(e);
         if (e instanceof ApiError && e.status === 404) this.value = undefined;
       }
-      const next = new AbortController();
-      this.#wake = () => next.abort();
-      const woken = AbortSignal.any([signal, next.signal]);
+      const wake = new AbortController();
+      this.#wake = () => wake.abort();
+      const woken = AbortSignal.any([signal, wake.signal]);
       const rests = (): boolean => same && !woken.aborted && unused();
       for (let n = 0; n === 0 || (n < RARELY && rests()); n++) await sleep(every, woken);
       await visible(signal);
