@@ -75,7 +75,7 @@ func (r rule) isRecorded() bool {
 func (r rule) reads() bool { return r.verb == "get" || r.verb == "list" || r.verb == "watch" }
 
 // isThrottled reports whether calls of a method count against the changes that a tenant may make in a minute. Calls of
-// external clients about trials do not, because their reports have a limit of their own.
+// external clients about trials do not, because report_rate limits them.
 func (r rule) isThrottled() bool { return !r.reads() && !r.unrecorded && r.need != open }
 
 // rules returns the rule of every method by its full name. Each RPC needs an entry here.

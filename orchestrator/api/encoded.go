@@ -21,7 +21,7 @@ func encode(m protobuf.Message) (*encoded, error) {
 	return &encoded{data, m.ProtoReflect().Type()}, err
 }
 
-// wireCodec is gRPC's proto codec, except that it sends encoded messages as they are, and lists of sweeps from what is kept.
+// wireCodec is gRPC's proto codec, except that it sends encoded messages unchanged, and lists from the encodings of their sweeps.
 type wireCodec struct {
 	encoding.CodecV2
 	// sweeps may be nil for a codec that sends no lists.

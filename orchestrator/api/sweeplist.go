@@ -82,12 +82,12 @@ type sweepList struct {
 	seed maphash.Seed
 
 	mu sync.Mutex
-	// sweeps are sweeps as JSON by their wire format. Once they have keptJSON bytes, those not used since then are dropped.
+	// sweeps are sweeps as JSON by their wire format. Above keptJSON bytes they become before, whose unused sweeps are dropped at the next time.
 	sweeps, before map[string][]byte
 	bytes          int
 }
 
-// keptJSON is half of what is kept of sweeps as JSON, in bytes.
+// keptJSON is half of the bytes of JSON that are kept.
 const keptJSON = 16 << 20
 
 func newSweepList(conn grpc.ClientConnInterface, mux *gateway.ServeMux) *sweepList {

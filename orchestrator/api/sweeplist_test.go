@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// The list of sweeps over HTTP equals the gateway's, page by page, and an unchanged one is not sent again.
+// The REST list of sweeps equals the gateway's on every page, and an unchanged list is not sent again.
 func TestTheListOfSweepsIsSentOnce(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })

@@ -118,7 +118,7 @@ func TestEveryChangeIsThrottled(t *testing.T) {
 			t.Errorf("%s's change: %v", who, err)
 		}
 	}
-	// The reports of external clients have a limit of their own, only an admin removes a tenant, and a worker joins without a tenant.
+	// report_rate limits external clients, only an admin removes a tenant, and a worker joins without a tenant.
 	others := []string{"AskTrial", "TellTrial", "RemoveTenant", "JoinWorker"}
 	for _, m := range everyMethod(t) {
 		refused := 0

@@ -25,7 +25,7 @@ func TestASimulationYieldsToTheServer(t *testing.T) {
 	for range 3 {
 		found := make(chan *unix.SchedAttr)
 		go func() {
-			runtime.LockOSThread() // it is not unlocked, so that each runs on a thread of its own
+			runtime.LockOSThread() // it is not unlocked, so that each runs on another thread
 			a, err := unix.SchedGetAttr(0, 0)
 			if err != nil {
 				t.Error(err)

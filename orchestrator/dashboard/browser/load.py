@@ -315,7 +315,9 @@ def per_second(every: dict[str, float]) -> float:
     return round(sum(1 / e for e in every.values() if e > 0), 2)
 
 
-def in_turn(made: Cluster, args: argparse.Namespace, busy: Callable[[], AbstractContextManager[None]]) -> dict[str, Any]:
+def in_turn(
+    made: Cluster, args: argparse.Namespace, busy: Callable[[], AbstractContextManager[None]]
+) -> dict[str, Any]:
     """Return the latencies of decisions without and with something else that the server does, in turn."""
     found: dict[str, list[float]] = {"without": [], "with": []}
     for _ in range(args.rounds):
