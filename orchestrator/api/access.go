@@ -66,11 +66,17 @@ func (r rule) isRecorded() bool {
 	switch {
 	case r.unrecorded:
 		return false
-	case r.verb == "get" || r.verb == "list" || r.verb == "watch":
+	case r.reads():
 		return r.need == readEvents
 	}
 	return true
 }
+
+func (r rule) reads() bool { return r.verb == "get" || r.verb == "list" || r.verb == "watch" }
+
+// isThrottled reports whether calls of a method count against the changes that a tenant may make in a minute. Calls of
+// external clients about trials do not, because report_rate limits them.
+func (r rule) isThrottled() bool { return !r.reads() && !r.unrecorded && r.need != open }
 
 // rules returns the rule of every method by its full name. Each RPC needs an entry here.
 func rules() map[string]rule {

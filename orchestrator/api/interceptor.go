@@ -34,7 +34,7 @@ type interceptor struct {
 	// sessions are the sessions of browsers.
 	sessions *sessions
 	logger   *slog.Logger
-	// throttle limits the streams of each tenant.
+	// throttle limits the streams and the changes of each tenant.
 	throttle *throttle
 	// stopping is cancelled when the server stops, which ends all streams.
 	stopping context.Context //nolint:containedctx // it lives as long as the server, not a call
@@ -69,6 +69,9 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	if err := i.scope(ctx, req); err != nil {
 		return nil, err
 	}
+	if err := i.throttle.change(caller(ctx), ruleOf(info.FullMethod)); err != nil {
+		return nil, err
+	}
 	resp, err = handle(ctx, req)
 	if err == nil {
 		call.answer = resp
@@ -96,6 +99,9 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	}()
 	ctx, err = i.enter(ctx, info.FullMethod)
 	if err != nil {
+		return err
+	}
+	if err := i.throttle.change(caller(ctx), ruleOf(info.FullMethod)); err != nil {
 		return err
 	}
 	done, err := i.throttle.stream(ctx)

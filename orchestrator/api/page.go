@@ -65,10 +65,15 @@ func pageSize(n int32) (int, error) {
 
 // fit returns how many of the messages fit into limit bytes, but at least one if there are any.
 func fit[M proto.Message](messages []M, limit int) int {
+	return fitBy(messages, limit, func(m M) int { return proto.Size(m) })
+}
+
+// fitBy is fit for messages with known sizes.
+func fitBy[M proto.Message](messages []M, limit int, sizeOf func(M) int) int {
 	size := 0
 	for i, m := range messages {
 		// The tag and length take a few bytes.
-		size += proto.Size(m) + 8
+		size += sizeOf(m) + 8
 		if size > limit && i > 0 {
 			return i
 		}

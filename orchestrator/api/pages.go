@@ -21,6 +21,7 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", gateway)
+	mux.Handle("GET /v1/sweeps", newSweepList(conn, gateway))
 	mux.HandleFunc("GET /v1/sweeps/{sweep}/trials/{trial}/checkpoint", rawCheckpoint(client, gateway))
 	mux.HandleFunc("GET /v1/sweeps/{sweep}/columns", rawColumns(client, gateway))
 	mux.HandleFunc("POST /v1/sweeps", yamlSpec(gateway, outbidv1.OutbidService_SubmitSweep_FullMethodName, submitFile(client)))

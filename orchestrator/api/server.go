@@ -145,9 +145,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	i.sessions.record = i.recordSignIn
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
+	encodings := &sweepEncodings{}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
-		grpc.ForceServerCodecV2(newWireCodec()))
-	outbidv1.RegisterOutbidServiceServer(s.grpc, newService(cfg, s.blobs, bound,
+		grpc.ForceServerCodecV2(newWireCodec(encodings)))
+	outbidv1.RegisterOutbidServiceServer(s.grpc, newService(cfg, s.blobs, bound, encodings,
 		func() evidence.API { return outbidv1.NewOutbidServiceClient(s.conn) }))
 	if err := s.open(i); err != nil {
 		stop()

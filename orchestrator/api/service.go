@@ -38,7 +38,7 @@ type service struct {
 }
 
 // newService returns the service of a server. verify is nil if it cannot check the files of the server.
-func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() evidence.API) *service {
+func newService(cfg Config, blobs *blobBook, bound *throttle, encodings *sweepEncodings, asCaller func() evidence.API) *service {
 	all := lookup{cfg.Control}
 	s := &service{
 		clusterService: clusterService{control: cfg.Control, verify: cfg.Verify, simulated: policiesOf(cfg.WhatIf)},
@@ -62,7 +62,7 @@ func newService(cfg Config, blobs *blobBook, bound *throttle, asCaller func() ev
 	s.sweepService = sweepService{
 		lookup: all, store: cfg.Store, logs: cfg.Logs, logger: cfg.Logger, blobs: blobs, feeds: newFeeds(cfg.Control), tables: &trialTables{},
 		secrets: &s.secretService, tenants: &s.tenantService, throttle: bound, alone: cfg.Alone, traces: cfg.Traces,
-		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
+		encodings: encodings, maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	}
 	return s
 }
@@ -111,10 +111,11 @@ type sweepService struct {
 	tables  *trialTables
 	secrets *secretService
 	tenants *tenantService
-	// throttle limits the sweeps that each tenant submits in a minute.
+	// throttle limits the sweeps that each tenant submits or extends in a minute.
 	throttle *throttle
 	// traces may be nil.
-	traces Traces
+	traces    Traces
+	encodings *sweepEncodings
 	// alone reports whether no further nodes can join.
 	alone func() bool
 	// maxSpec returns the maximum size of a sweep's spec in bytes.
@@ -146,7 +147,7 @@ func (s *sweepService) ListSweeps(ctx context.Context, req *outbidv1.ListSweepsR
 			found = append(found, sweep)
 		}
 	}
-	n := fit(found[:min(size, len(found))], maxAnswer)
+	n := fitBy(found[:min(size, len(found))], maxAnswer, s.encodings.size)
 	resp := &outbidv1.ListSweepsResponse{Sweeps: found[:n]}
 	if n < len(found) {
 		resp.NextPageToken = pageToken{List: list, After: found[n-1].GetId()}.String()

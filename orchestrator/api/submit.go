@@ -135,30 +135,29 @@ func (s *sweepService) ExtendSweep(ctx context.Context, req *outbidv1.ExtendSwee
 	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && req.GetLimits() == nil && req.Weight == nil {
 		return nil, status.Error(codes.InvalidArgument, "nothing to extend: give trials, max_steps, space, limits or weight")
 	}
-	if err := s.mayWeigh(caller(ctx), req); err != nil {
+	sweep, err := s.control.Sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayWeigh(caller(ctx), sweep, req); err != nil {
+		return nil, err
+	}
+	if err := s.throttle.submit(caller(ctx), tenantOf(sweep.GetSpec())); err != nil {
 		return nil, err
 	}
 	again, err := s.control.Extend(ctx, req, caller(ctx).Name)
 	if err != nil {
 		return nil, err
 	}
-	sweep, err := s.control.Sweep(req.GetSweep())
-	if err != nil {
+	if sweep, err = s.control.Sweep(req.GetSweep()); err != nil {
 		return nil, err
 	}
 	return &outbidv1.ExtendSweepResponse{Sweep: sweep, TrainedAgain: again}, nil
 }
 
 // mayWeigh rejects an extension that raises a sweep's weight above its tenant's limit.
-func (s *sweepService) mayWeigh(who Principal, req *outbidv1.ExtendSweepRequest) error {
-	if req.Weight == nil {
-		return nil
-	}
-	sweep, err := s.control.Sweep(req.GetSweep())
-	if err != nil {
-		return err
-	}
-	if req.GetWeight() <= sweep.GetSpec().GetWeight() {
+func (s *sweepService) mayWeigh(who Principal, sweep *outbidv1.Sweep, req *outbidv1.ExtendSweepRequest) error {
+	if req.Weight == nil || req.GetWeight() <= sweep.GetSpec().GetWeight() {
 		return nil
 	}
 	tenant := sweep.GetSpec().GetTenant()

@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// throttle limits each tenant's open streams and its submissions per minute. A caller for every tenant is limited by
-// its own name; an admin is not limited.
+// throttle limits each tenant's open streams, and its submissions and other changes per minute. A caller for every tenant
+// is limited by its own name; an admin is not limited.
 type throttle struct {
 	limitOf func(tenant string) limits.Tenant
 	now     func() time.Time
@@ -23,9 +23,33 @@ type throttle struct {
 // tenantUsage is a tenant's use of the API.
 type tenantUsage struct {
 	streams int64
-	// tokens is the number of sweeps that it could submit at once at the time at.
+	// submits counts sweeps that are submitted or extended, and changes all calls that change something.
+	submits, changes bucket
+}
+
+// changesPerSubmit is how many calls that change something a tenant may make for each sweep that it may submit.
+const changesPerSubmit = 20
+
+// bucket limits calls per minute. A minute's calls may be made at once.
+type bucket struct {
+	// tokens is the number of calls that could be made at the time at.
 	tokens float64
 	at     time.Time
+}
+
+// left returns the number of calls that could be made at a time.
+func (b bucket) left(now time.Time, perMinute float64) float64 {
+	return min(perMinute, b.tokens+now.Sub(b.at).Minutes()*perMinute)
+}
+
+// take counts a call, or returns the time until the next one is allowed.
+func (b *bucket) take(now time.Time, perMinute float64) (wait time.Duration) {
+	b.tokens, b.at = b.left(now, perMinute), now
+	if b.tokens >= 1 {
+		b.tokens--
+		return 0
+	}
+	return time.Duration((1 - b.tokens) / perMinute * float64(time.Minute))
 }
 
 func newThrottle(limitOf func(string) limits.Tenant) *throttle {
@@ -46,7 +70,9 @@ func (t *throttle) entry(name string, limit limits.Tenant) *tenantUsage {
 				}
 			}
 		}
-		a = &tenantUsage{tokens: float64(limit.Submits), at: t.now()}
+		a = &tenantUsage{
+			submits: bucket{float64(limit.Submits), t.now()}, changes: bucket{changesPerSubmit * float64(limit.Submits), t.now()},
+		}
 		t.tenants[name] = a
 	}
 	return a
@@ -60,7 +86,7 @@ func (p Principal) payer() string {
 	return "tenant " + p.Tenant
 }
 
-// submit counts a sweep that is submitted for a tenant, or returns an error with the time until the next one is
+// submit counts a sweep that is submitted or extended for a tenant, or returns an error with the time until the next one is
 // allowed.
 func (t *throttle) submit(who Principal, tenant string) error {
 	limit := t.limitOf(tenant)
@@ -69,16 +95,36 @@ func (t *throttle) submit(who Principal, tenant string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a, now, most := t.entry("tenant "+tenant, limit), t.now(), float64(limit.Submits)
-	a.tokens, a.at = min(most, a.tokens+now.Sub(a.at).Minutes()*most), now
-	if a.tokens >= 1 {
-		a.tokens--
+	if wait := t.entry("tenant "+tenant, limit).submits.take(t.now(), float64(limit.Submits)); wait > 0 {
+		return tooMany(tenant, wait, "tenant %s submits or extends more than %d sweeps per minute", tenant, limit.Submits)
+	}
+	return nil
+}
+
+// change counts a call that changes something, or returns an error with the time until the next one is allowed.
+func (t *throttle) change(who Principal, r rule) error {
+	limit := t.limitOf(who.Tenant)
+	if !r.isThrottled() || limit.Submits == limits.Unlimited || who.Role == RoleAdmin {
 		return nil
 	}
-	wait := time.Duration((1 - a.tokens) / most * float64(time.Minute))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name, most := who.payer(), changesPerSubmit*limit.Submits
+	if wait := t.entry(name, limit).changes.take(t.now(), float64(most)); wait > 0 {
+		tenant := who.Tenant
+		if tenant == AnyTenant {
+			tenant = ""
+		}
+		return tooMany(tenant, wait, "%s makes more than %d changes per minute, which are %d times its submits_per_minute", name, most, changesPerSubmit)
+	}
+	return nil
+}
+
+// tooMany returns the error for a call above submits_per_minute.
+func tooMany(tenant string, wait time.Duration, format string, args ...any) error {
 	return &state.LimitError{
 		Limit: "submits_per_minute", Tenant: tenant, RetryAfter: wait,
-		Text: fmt.Sprintf("tenant %s submits more than %d sweeps per minute; retry in %s", tenant, limit.Submits, wait.Round(time.Millisecond)),
+		Text: fmt.Sprintf(format+"; retry in %s", append(args, wait.Round(time.Millisecond))...),
 	}
 }
 
@@ -106,7 +152,7 @@ func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	}), nil
 }
 
-// use returns a tenant's open streams and the sweeps that it submitted in the last minute.
+// use returns a tenant's open streams and the sweeps that it submitted or extended in the last minute.
 func (t *throttle) use(tenant string) (streams, submits int64) {
 	limit := t.limitOf(tenant)
 	t.mu.Lock()
@@ -116,7 +162,7 @@ func (t *throttle) use(tenant string) (streams, submits int64) {
 		return 0, 0
 	}
 	if most := float64(limit.Submits); limit.Submits != limits.Unlimited {
-		submits = int64(most - min(most, a.tokens+t.now().Sub(a.at).Minutes()*most) + .5)
+		submits = int64(most - a.submits.left(t.now(), most) + .5)
 	}
 	return a.streams, submits
 }

@@ -3,11 +3,17 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 func TestSubmitsAreThrottledByTenant(t *testing.T) {
@@ -77,5 +83,76 @@ func TestStreamsAreCountedByTenant(t *testing.T) {
 	}
 	if streams, _ := th.use("a"); streams != 2 {
 		t.Errorf("%d streams", streams)
+	}
+}
+
+// Every call that changes something counts against the changes that a tenant may make in a minute, and no call that reads.
+func TestEveryChangeIsThrottled(t *testing.T) {
+	t.Parallel()
+	limits, _, err := loadLimits(t, "default: {submits_per_minute: 1}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serve(t, func(c *Config) { c.Tokens, c.Limits = testTokens(t), limits })
+	h.control.add("digits-1", "vision", 1)
+	h.control.add("words-1", "speech", 1)
+	control := func(who, sweep string) error {
+		_, err := h.dial(t, token(who)).ControlSweep(t.Context(), &outbidv1.ControlSweepRequest{Sweep: sweep, Command: outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE})
+		return err
+	}
+	for range changesPerSubmit {
+		if err := control("ann", "digits-1"); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range everyMethod(t) {
+			if m.Name() == "NewWorkerToken" {
+				_ = callEmpty(t, h.connect(t, token("olga")), m) // counts, though its request is wrong
+			}
+		}
+	}
+	if err := control("ann", "digits-1"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "20 times its submits_per_minute; retry in") {
+		t.Errorf("ann's next change: %v", err)
+	}
+	for who, sweep := range map[string]string{"bob": "words-1", "root": "digits-1"} {
+		if err := control(who, sweep); err != nil {
+			t.Errorf("%s's change: %v", who, err)
+		}
+	}
+	// report_rate limits external clients, only an admin removes a tenant, and a worker joins without a tenant.
+	others := []string{"AskTrial", "TellTrial", "RemoveTenant", "JoinWorker"}
+	for _, m := range everyMethod(t) {
+		refused := 0
+		for _, who := range []string{"ann", "tess", "olga"} {
+			if status.Code(callEmpty(t, h.connect(t, token(who)), m)) == codes.ResourceExhausted {
+				refused++
+			}
+		}
+		r := ruleOf(fullName(m))
+		if changes := !slices.Contains([]string{"get", "list", "watch"}, r.verb) && !slices.Contains(others, string(m.Name())); changes != (refused > 0) {
+			t.Errorf("%s, which is to %s %s, was refused %d times", m.Name(), r.verb, r.resource, refused)
+		}
+	}
+}
+
+func TestExtensionsAreThrottledLikeSubmissions(t *testing.T) {
+	t.Parallel()
+	limits, _, err := loadLimits(t, "default: {submits_per_minute: 2}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serve(t, func(c *Config) { c.Tokens, c.Limits = testTokens(t), limits })
+	h.control.add("digits-1", "vision", 1)
+	h.control.add("words-1", "speech", 1)
+	extend := func(who, sweep string) codes.Code {
+		_, err := h.dial(t, token(who)).ExtendSweep(t.Context(), &outbidv1.ExtendSweepRequest{Sweep: sweep, Trials: new(int32(5))})
+		return status.Code(err)
+	}
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		if got := extend("ann", "digits-1"); got != want {
+			t.Errorf("extension %d: %s, want %s", i, got, want)
+		}
+	}
+	if bob, root := extend("bob", "words-1"), extend("root", "digits-1"); bob != codes.OK || root != codes.OK {
+		t.Errorf("bob: %s, root: %s", bob, root)
 	}
 }

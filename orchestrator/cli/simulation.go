@@ -33,7 +33,7 @@ const (
 	maxSimulationMemory = 1 << 30
 	// maxSimulationSeconds is the processor time that the process may take. Servers stop it earlier.
 	maxSimulationSeconds = 300
-	// simulationNice is the niceness of the process: a third of the server's share of a busy processor.
+	// simulationNice is the niceness of the process until it yields to the server: a third of its share of a busy processor.
 	simulationNice = 5
 	// maxOutcome limits a message of the process.
 	maxOutcome = 4 << 20
@@ -168,6 +168,7 @@ Servers start it for 'outbid what-if' and 'outbid explain'; its format is not st
 		Args:        exactArgs(),
 		Hidden:      true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			yieldToServer()
 			for resource, most := range map[int]uint64{unix.RLIMIT_DATA: maxSimulationMemory, unix.RLIMIT_CPU: maxSimulationSeconds, unix.RLIMIT_CORE: 0} {
 				if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 					return fmt.Errorf("limit the simulation: %w", err)

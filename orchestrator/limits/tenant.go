@@ -71,8 +71,8 @@ func Fields() []Field {
 			"another sweep is rejected: " + refused, func(t *Tenant) *int64 { return &t.Sweeps },
 		},
 		{
-			"submits_per_minute", Count, 300, 1, "sweeps submitted in a minute",
-			"another sweep is rejected: " + refused + " with Retry-After", func(t *Tenant) *int64 { return &t.Submits },
+			"submits_per_minute", Count, 300, 1, "sweeps submitted or extended in a minute; twenty times as many changes of any kind",
+			"another one is rejected: " + refused + " with Retry-After", func(t *Tenant) *int64 { return &t.Submits },
 		},
 		{
 			"spec_bytes", Bytes, 256 * mib, 1 * mib, "size of the specs of its sweeps until they are deleted",

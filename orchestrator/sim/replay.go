@@ -45,7 +45,7 @@ type Recording struct {
 type Actual struct {
 	// Ended is when it ended, or zero if it did not.
 	Ended time.Time
-	// Rho is its finish-time fairness, or 0 if it is unknown.
+	// Rho is its finish-time fairness, or 0 if it is unknown or a user stopped the sweep, whose finish time then says nothing.
 	Rho           float64
 	DeviceSeconds float64
 }
@@ -275,7 +275,10 @@ func (h *historian) command(at time.Duration, c *state.Change) {
 	}
 	if c.SweepEnded() {
 		h.lastEnd = at
-		s.actual = Actual{Ended: h.start.Add(at), Rho: c.Sweep.Fairness.GetRho(), DeviceSeconds: c.Sweep.DeviceSeconds}
+		s.actual = Actual{Ended: h.start.Add(at), DeviceSeconds: c.Sweep.DeviceSeconds}
+		if c.SweepTo() != outbidv1.SweepState_SWEEP_STATE_STOPPED {
+			s.actual.Rho = c.Sweep.Fairness.GetRho()
+		}
 	}
 	if c.Actor() == "" {
 		return

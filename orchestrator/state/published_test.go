@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -42,7 +43,9 @@ func TestPublishedStates(t *testing.T) {
 	now := st.Publish()
 	for i, e := range []*outbidv1.Event{
 		machine("a", "r1", "v100", 2), machine("b", "r1", "v100", 2), submittedAs("s-1", ""), submittedAs("s-2", ""), created(0), created(1),
-		grant(0, 1, place("a", 0), place("b", 0, 1)), begins(0, 0), says(0, 1, .5), placeEnded(0, 1, "b"), grant(1, 2, place("b", 1)),
+		grant(0, 1, place("a", 0), place("b", 0, 1)), begins(0, 0), says(0, 1, .5),
+		{Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{Sweep: "s-1", LeaseId: 1, TermEnd: timestamppb.New(at())}}},
+		placeEnded(0, 1, "b"), grant(1, 2, place("b", 1)),
 		{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{Sweep: "s-1", Text: "note"}}},
 		{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{Node: "a", Text: "note"}}},
 		nodeChanged("a", outbidv1.NodeState_NODE_STATE_DRAINING), nodeChanged("a", outbidv1.NodeState_NODE_STATE_LOST),

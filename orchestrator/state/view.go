@@ -180,7 +180,7 @@ func (n *Node) NodeView() *outbidv1.Node {
 	v := &outbidv1.Node{Info: n.Info, State: n.State, Reason: n.Reason, Faults: n.Faults}
 	for i, l := range n.Holders {
 		if l != nil {
-			v.Uses = append(v.Uses, &outbidv1.DeviceUse{Device: int32(i), Fork: l.Fork()})
+			v.Uses = append(v.Uses, &outbidv1.DeviceUse{Device: int32(i), Fork: l.Fork(), TermEnd: stamp(l.TermEnd)})
 		}
 	}
 	return v

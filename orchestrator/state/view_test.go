@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -124,5 +125,10 @@ func TestANodeAsPeopleSeeIt(t *testing.T) {
 	}
 	if got := st.Nodes["n"].FreeDevices(); !slices.Equal(got, []int32{1}) {
 		t.Errorf("%v are free", got)
+	}
+	end := timestamppb.New(at())
+	apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{Sweep: "s-1", LeaseId: 1, TermEnd: end}}})
+	if got := st.Nodes["n"].NodeView().GetUses(); got[0].GetTermEnd() != nil || !proto.Equal(got[1].GetTermEnd(), end) {
+		t.Errorf("after the renewal its devices are used by %v", got)
 	}
 }

@@ -5,6 +5,7 @@ The parts, for which it starts a server with simulated workers (`outbid-lab load
 - `report`: milliseconds from a trial's report until a page shows it;
 - `devices`, `round`: milliseconds from a click until a cluster of 4,000 devices, or an auction, is drawn;
 - `pages`: what 20 pages of a sweep of 500 reports a second add to the milliseconds from a report to its decision;
+- `whatif`: what simulations of the ledger, one after the other, add to them;
 - `idle`: processor time of the server, in parts of a core, for 200 pages on which nothing happens.
 
 For `pages` and `idle` it opens one page in Chromium, notes what it asks, and asks the same that many times, because as
@@ -23,11 +24,13 @@ import re
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +206,8 @@ def in_new_browsers(url: str, args: argparse.Namespace, actions: dict[str, tuple
 
 def measure_devices(args: argparse.Namespace) -> dict[str, Any]:
     """Measure the page of a cluster, opened by a click."""
-    drawn = f"document.querySelectorAll('.devices .block').length >= {DEVICES}"
+    count = "[...document.querySelectorAll('[data-devices]')].reduce((n, e) => n + Number(e.dataset.devices), 0)"
+    drawn = f"{count} >= {DEVICES}"
     click = "[...document.querySelectorAll('nav a')].find((a) => a.innerText === 'Cluster').click()"
     with cluster(0) as made:
         return {"devices": DEVICES, "ms": in_new_browsers(f"{made.url}/ui/", args, {"click": (click, drawn)})}
@@ -217,7 +221,7 @@ def measure_round(args: argparse.Namespace) -> dict[str, Any]:
         newest = rounds[0]["round"]
         number = int(largest["round"])
         is_round = "document.querySelector('h1').innerText === 'Round {0}'"
-        shows = is_round + " && document.querySelector('main').innerText.includes('of the ledger')"
+        shows = is_round + " && document.querySelector('main').textContent.includes('of the ledger')"
         press = "dispatchEvent(new KeyboardEvent('keydown', {{ key: 'Arrow{0}' }}))"
         click = f"document.querySelector('main a[href$=\"/rounds/{number}\"]').click()"
         actions = {"click": (click, shows.format(number))}
@@ -273,10 +277,11 @@ async def _ask(path: str, every: float, delay: float) -> None:
         while await reader.read(1 << 16):
             pass
         raise RuntimeError(f"{path}: the stream ended")
+    tag = ""
     while True:
         began = time.monotonic()
-        writer.write(f"{request}\r\n".encode())
-        await many.answer(reader, path)
+        writer.write((request + (f"If-None-Match: {tag}\r\n" if tag else "") + "\r\n").encode())
+        _, tag = await many.tagged_answer(reader, path)
         await asyncio.sleep(max(0.0, began + every - time.monotonic()))
 
 
@@ -310,26 +315,54 @@ def per_second(every: dict[str, float]) -> float:
     return round(sum(1 / e for e in every.values() if e > 0), 2)
 
 
-def measure_pages(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure the latency of decisions without and with 20 open pages, in turn."""
-    without: list[float] = []
-    within: list[float] = []
-    with cluster(500) as made:
-        (every,) = requests_of(f"{made.url}/ui/sweeps/sweep0-1")
-        for i in range(2 * args.rounds):
-            if i % 2 == 0:
+def in_turn(
+    made: Cluster, args: argparse.Namespace, busy: Callable[[], AbstractContextManager[None]]
+) -> dict[str, Any]:
+    """Return the latencies of decisions without and with something else that the server does, in turn."""
+    found: dict[str, list[float]] = {"without": [], "with": []}
+    for _ in range(args.rounds):
+        for name, state in (("without", nullcontext), ("with", busy)):
+            with state():
                 before = len(made.decided())
                 time.sleep(args.seconds)
-                without += made.decided()[before:]
-            else:
-                with open_pages(every, 20):
-                    before = len(made.decided())
-                    time.sleep(args.seconds)
-                    within += made.decided()[before:]
-    return {
-        "p99 ms": {"without": numbers(without), "with 20 pages": numbers(within)},
-        "requests of a page": per_second(every),
-    }
+                found[name] += made.decided()[before:]
+    return {name: numbers(of) for name, of in found.items()}
+
+
+def measure_pages(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure the latency of decisions without and with 20 open pages, in turn."""
+    with cluster(500) as made:
+        (every,) = requests_of(f"{made.url}/ui/sweeps/sweep0-1")
+        found = in_turn(made, args, lambda: open_pages(every, 20))
+    return {"p99 ms": found, "requests of a page": per_second(every)}
+
+
+def measure_whatif(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure the latency of decisions without and while the ledger is simulated under another policy, in turn."""
+    seconds: list[float] = []
+    with cluster(500) as made:
+
+        def simulate(stop: threading.Event) -> None:
+            while not stop.is_set():
+                began = time.monotonic()
+                with urllib.request.urlopen(f"{made.url}/v1/simulation?policies=fifo") as answer:
+                    for _ in answer:
+                        if stop.is_set():
+                            return  # closing the connection ends the simulation
+                seconds.append(time.monotonic() - began)
+
+        @contextmanager
+        def simulating() -> Iterator[None]:
+            stop = threading.Event()
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(simulate, stop)
+                time.sleep(1)
+                yield
+                stop.set()
+                running.result()
+
+        found = in_turn(made, args, simulating)
+    return {"p99 ms": found, "simulations": len(seconds), "seconds of one": numbers(seconds)}
 
 
 def cpu(pid: int) -> float:
@@ -339,13 +372,13 @@ def cpu(pid: int) -> float:
 
 
 def measure_idle(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure the processor time of a server of 20 sweeps that wait, with and without 200 pages of one kind."""
+    """Measure the processor time of a server of sweeps that wait, with and without 200 pages of one kind."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         server = Outbid(Path(place))
         try:
             assert server.process is not None
-            sweeps = [server.submit(many.spec(f"idle{i}", 100)) for i in range(20)]
+            sweeps = [server.submit(many.spec(f"idle{i}", 100)) for i in range(args.sweeps)]
             pages = {
                 "sweep": f"/ui/sweeps/{sweeps[0]}",
                 "sweeps": "/ui/",
@@ -370,12 +403,14 @@ def main() -> None:
         "devices": measure_devices,
         "round": measure_round,
         "pages": measure_pages,
+        "whatif": measure_whatif,
         "idle": measure_idle,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=parts, metavar="PART")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--sweeps", type=int, default=100, help="sweeps of `idle`")
     args = parser.parse_args()
     for part in args.parts:
         print(json.dumps({"part": part, **parts[part](args), "load": os.getloadavg()[0]}), flush=True)

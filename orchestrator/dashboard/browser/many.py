@@ -39,17 +39,24 @@ def loss(config: dict[str, Any]) -> float:
 
 async def answer(reader: asyncio.StreamReader, path: str) -> bytes:
     """Read the answer to a request of a path."""
+    return (await tagged_answer(reader, path))[0]
+
+
+async def tagged_answer(reader: asyncio.StreamReader, path: str) -> tuple[bytes, str]:
+    """Read the answer to a request of a path, which may be that nothing has changed, and its ETag, or ""."""
     status = await reader.readline()
-    length, chunked = 0, False
+    length, chunked, tag = 0, False, ""
     while (line := (await reader.readline()).strip().lower()) != b"":
         name, _, value = line.partition(b":")
         if name == b"content-length":
             length = int(value)
+        if name == b"etag":
+            tag = value.decode().strip()
         chunked = chunked or (name == b"transfer-encoding" and b"chunked" in value)
     body = await _chunks(reader) if chunked else await reader.readexactly(length)
-    if b" 200 " not in status:
+    if b" 200 " not in status and b" 304 " not in status:
         raise RuntimeError(f"{path}: {status.decode()}{body.decode()}")
-    return body
+    return body, tag
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:

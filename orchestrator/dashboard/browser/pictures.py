@@ -26,12 +26,13 @@ def main(url: str, sweeps: str, directory: Path, token: str = "") -> None:
         "views": f"sweeps/{sweep}?contour=yes&timeline=yes",
         "compare": f"compare?sweeps={sweeps}&log=yes",
         "trial": f"sweeps/{sweep}/trials/0",
-        "cluster": "cluster",
+        "cluster": "cluster?holders=yes",
         "rounds": "rounds",
         "tenants": "tenants",
         "usage": "usage?by=tenant,user,type",
         "audit": "audit",
         "server": "server",
+        "what-if": f"what-if?policies=fifo,drf&sweep={sweep}&weight=2",
         "submit": f"submit?from={sweep}",
     }
     if token:
@@ -50,6 +51,9 @@ def main(url: str, sweeps: str, directory: Path, token: str = "") -> None:
                 page.goto(f"{url}/ui/{path}")
                 page.wait_for_selector("main h1")
                 page.wait_for_timeout(1500)  # the charts are drawn
+                if name == "what-if":
+                    page.get_by_role("button", name="Simulate").click()
+                    page.get_by_role("button", name="Simulate").wait_for()
                 whole = name in ("sweep", "trial", "parameters", "views", "compare")
                 save(page.screenshot(full_page=whole), directory / f"dashboard-{name}-{screen}.png")
         browser.close()

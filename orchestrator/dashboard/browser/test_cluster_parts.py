@@ -1,4 +1,4 @@
-"""Rho over time, prices of devices, and who holds and held a device."""
+"""Rho over time, prices of devices, and the present and earlier holders of a device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_who_holds_a_device_and_until_when(outbid: Outbid, watched: Watched, scr
     page.set_viewport_size(SCREENS[screen]["viewport"])
     page.goto(f"{outbid.url}/ui/cluster")
     block = page.get_by_role("link", name=re.compile(r"cpu \d of local: lasting-1 trial \d+, at least until \d\d:\d\d"))
-    expect(block.first).to_be_visible()
+    expect(block).to_be_visible()
     page.get_by_text("Holders of each device over time").press("Enter")
     expect(page.get_by_role("img", name=re.compile("Which sweep held which device"))).to_be_visible()
     table = page.locator("details table tbody tr")
@@ -52,6 +52,36 @@ def test_who_holds_a_device_and_until_when(outbid: Outbid, watched: Watched, scr
     expect(table.filter(has_text="local:1")).to_have_count(0)
     assert "device=local+2" in page.url and "holders=yes" in page.url
     whole(page)
+
+
+def test_the_devices_of_a_node_by_pointer_and_keys(outbid: Outbid, watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{outbid.url}/ui/cluster")
+    picture = page.get_by_role("img", name=re.compile(r"4 of 4 devices of local in use"))
+    block = page.get_by_role("link", name=re.compile(r"cpu \d of local: lasting-1 trial \d+"))
+    expect(picture).to_be_visible()
+    block.focus()
+    for key, device in (("Home", 0), ("ArrowRight", 1), ("End", 3), ("ArrowRight", 3), ("ArrowLeft", 2)):
+        page.keyboard.press(key)
+        expect(block).to_have_accessible_name(re.compile(f"cpu {device} of local"))
+        expect(block).to_be_focused()
+    expect(page.locator("[aria-live=polite]")).to_have_text(re.compile("cpu 2 of local: lasting-1 trial"))
+    page.locator("[data-devices]").hover(position={"x": 24, "y": 7})
+    expect(block).to_have_accessible_name(re.compile("cpu 1 of local"))
+    expect(page.locator("[data-devices]")).to_have_attribute("title", re.compile("^cpu 1: lasting-1 trial"))
+    block.click()
+    expect(page).to_have_url(re.compile(r"/ui/sweeps/lasting-1/trials/\d+$"))
+
+
+@pytest.mark.parametrize("path", ["", "cluster", "rounds"])
+def test_a_page_pauses_between_two_reads(outbid: Outbid, watched: Watched, path: str) -> None:
+    page, api = watched.page, {"": "sweeps", "cluster": "nodes", "rounds": "rounds"}[path]
+    page.goto(f"{outbid.url}/ui/{path}")
+    entries = "performance.getEntriesByType('resource')"
+    asked = f"{entries}.filter((e) => e.name.includes('/v1/{api}')).map((e) => e.startTime)"
+    eventually(lambda: len(page.evaluate(asked)) >= 3, "the page reads no more than twice")
+    first, _, third = page.evaluate(asked)[:3]
+    assert third - first > 2000, f"three reads within {third - first:.0f} ms"
 
 
 @pytest.mark.parametrize("screen", SCREENS)

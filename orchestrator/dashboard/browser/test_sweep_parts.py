@@ -11,7 +11,7 @@ from typing import Any
 import many
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import HOSTILE, Outbid, Watched, shown_rows
+from conftest import HOSTILE, Outbid, Watched, program, shown_rows
 from playwright.sync_api import Page, Route, expect
 from test_matrix import sweep as spec_of
 from test_pages import SCREENS
@@ -211,3 +211,17 @@ def test_copies_in_a_population(quiet: Outbid, watched: Watched) -> None:
     copied = page.get_by_role("region", name="Copies of trials").locator("tbody tr").first
     expect(copied.get_by_role("link")).not_to_have_count(1)
     whole(page)
+
+
+def test_a_picked_curve_does_not_wait_for_the_pause_between_reads(quiet: Outbid, watched: Watched) -> None:
+    page = watched.page
+    sweep = quiet.submit(program("picked", trials=4))
+    quiet.done(sweep)
+    page.clock.install()
+    page.goto(f"{quiet.url}/ui/sweeps/{sweep}")
+    curves = page.get_by_role("img", name=re.compile("loss by step of trials"))
+    expect(curves).to_be_visible()
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)  # now no pause ends
+    for picked in ("2", "2, 0"):
+        page.get_by_label(f"compare trial {picked[-1]}").check()
+        expect(curves).to_have_accessible_name(f"loss by step of trials {picked}")

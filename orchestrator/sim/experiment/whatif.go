@@ -181,7 +181,7 @@ func (w *whatIf) result(policy string, weight float64, got sim.Result) *outbidv1
 		}
 	}
 	for _, fate := range got.Series.Fates {
-		if s := got.State.Sweeps[fate.Sweep]; s != nil {
+		if s := got.State.Sweeps[fate.Sweep]; s != nil && s.State != outbidv1.SweepState_SWEEP_STATE_STOPPED {
 			if i, ok := at[idOf(s.Spec)]; ok {
 				run.Sweeps[i].Rho = known(fate.Rho)
 			}

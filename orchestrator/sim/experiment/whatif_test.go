@@ -13,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
@@ -21,6 +22,12 @@ import (
 
 // recorded simulates jobs of arrival and duration on one device and returns the ledger.
 func recorded(t *testing.T, policyName string, jobs ...[2]float64) ledger.Ledger {
+	t.Helper()
+	return recordedWith(t, policyName, func(*sim.Setup) {}, jobs...)
+}
+
+// recordedWith is recorded with changes of the setup.
+func recordedWith(t *testing.T, policyName string, change func(*sim.Setup), jobs ...[2]float64) ledger.Ledger {
 	t.Helper()
 	made := &trace.Trace{Name: "hand"}
 	for i, j := range jobs {
@@ -42,6 +49,7 @@ func recorded(t *testing.T, policyName string, jobs ...[2]float64) ledger.Ledger
 		}
 		return p
 	}}
+	change(&set)
 	if _, err := sim.Run(context.Background(), set); err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +128,25 @@ func TestWhatIfWithMoreWeight(t *testing.T) {
 	runs, err := simulated(t, l, &outbidv1.SimulateLedgerRequest{Sweep: ids[1], Weight: 2})
 	if err != nil || len(runs) != 3 || runs[2].GetWeight() != 2 || runs[2].GetSweeps()[1].GetSeconds() >= runs[1].GetSweeps()[1].GetSeconds() {
 		t.Errorf("got %v, %v", runs, err)
+	}
+}
+
+// A sweep that a user stopped has no rho: stopped after a second of 1,000, it would be 0.001.
+func TestWhatIfOfAStoppedSweep(t *testing.T) {
+	t.Parallel()
+	l := recordedWith(t, "fifo", func(set *sim.Setup) {
+		set.Control.Fairness = themis.Fairness
+		set.Apps[1].Commands = []sim.Command{{At: 1001 * time.Second, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP}}
+	}, [2]float64{0, 1000}, [2]float64{10, 1000})
+	runs, err := simulated(t, l, &outbidv1.SimulateLedgerRequest{Policies: []string{"srtf"}})
+	if err != nil || len(runs) != 3 {
+		t.Fatal(runs, err)
+	}
+	for _, run := range runs {
+		ended, stopped := run.GetSweeps()[0], run.GetSweeps()[1]
+		if ended.GetRho() <= 0 || stopped.Rho != nil || math.Abs(stopped.GetSeconds()-991) > 5 {
+			t.Errorf("under %q: %v and the stopped %v", run.GetPolicy(), ended, stopped)
+		}
 	}
 }
 

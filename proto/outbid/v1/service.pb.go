@@ -4200,9 +4200,11 @@ func (x *Node) GetFaults() []*NodeFault {
 
 // DeviceUse is the trial that holds a device.
 type DeviceUse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Device        int32                  `protobuf:"varint,1,opt,name=device,proto3" json:"device,omitempty"`
-	Fork          *ForkRef               `protobuf:"bytes,2,opt,name=fork,proto3" json:"fork,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Device int32                  `protobuf:"varint,1,opt,name=device,proto3" json:"device,omitempty"`
+	Fork   *ForkRef               `protobuf:"bytes,2,opt,name=fork,proto3" json:"fork,omitempty"`
+	// When the trial's lease ends, unless it is renewed; absent for a lease without an end.
+	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4247,6 +4249,13 @@ func (x *DeviceUse) GetDevice() int32 {
 func (x *DeviceUse) GetFork() *ForkRef {
 	if x != nil {
 		return x.Fork
+	}
+	return nil
+}
+
+func (x *DeviceUse) GetTermEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TermEnd
 	}
 	return nil
 }
@@ -8038,10 +8047,11 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x127\n" +
 	"\tlast_seen\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\x12(\n" +
 	"\x04uses\x18\x05 \x03(\v2\x14.outbid.v1.DeviceUseR\x04uses\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"K\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\x82\x01\n" +
 	"\tDeviceUse\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\x05R\x06device\x12&\n" +
-	"\x04fork\x18\x02 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\"$\n" +
+	"\x04fork\x18\x02 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x125\n" +
+	"\bterm_end\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\"$\n" +
 	"\x0ePutBlobRequest\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\")\n" +
 	"\x0fPutBlobResponse\x12\x16\n" +
@@ -8610,153 +8620,154 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	60,  // 73: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
 	136, // 74: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
 	137, // 75: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	131, // 76: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	124, // 77: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	124, // 78: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	124, // 79: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	16,  // 80: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	130, // 81: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	16,  // 82: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	138, // 83: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	118, // 84: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	78,  // 85: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	117, // 86: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	77,  // 87: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
-	118, // 88: outbid.v1.SimulateLedgerRequest.since:type_name -> google.protobuf.Timestamp
-	118, // 89: outbid.v1.SimulateLedgerRequest.until:type_name -> google.protobuf.Timestamp
-	81,  // 90: outbid.v1.SimulateLedgerResponse.progress:type_name -> outbid.v1.SimulationProgress
-	82,  // 91: outbid.v1.SimulateLedgerResponse.run:type_name -> outbid.v1.SimulatedRun
-	83,  // 92: outbid.v1.SimulatedRun.sweeps:type_name -> outbid.v1.SimulatedSweep
-	118, // 93: outbid.v1.SimulatedSweep.submitted:type_name -> google.protobuf.Timestamp
-	86,  // 94: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
-	87,  // 95: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
-	90,  // 96: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
-	95,  // 97: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	95,  // 98: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	118, // 99: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	139, // 100: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	96,  // 101: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	140, // 102: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	118, // 103: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	141, // 104: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	118, // 105: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	118, // 106: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	118, // 107: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	105, // 108: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
-	129, // 109: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
-	118, // 110: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
-	118, // 111: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
-	118, // 112: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
-	141, // 113: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
-	106, // 114: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
-	106, // 115: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
-	141, // 116: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
-	141, // 117: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
-	106, // 118: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
-	142, // 119: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	22,  // 120: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	24,  // 121: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	26,  // 122: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	28,  // 123: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	30,  // 124: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	32,  // 125: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	34,  // 126: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	37,  // 127: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	38,  // 128: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
-	42,  // 129: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	48,  // 130: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
-	50,  // 131: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	43,  // 132: outbid.v1.OutbidService.AnnotateSweep:input_type -> outbid.v1.AnnotateSweepRequest
-	45,  // 133: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	53,  // 134: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	55,  // 135: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	57,  // 136: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
-	61,  // 137: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	63,  // 138: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	65,  // 139: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	67,  // 140: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	69,  // 141: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	71,  // 142: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	73,  // 143: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	88,  // 144: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
-	84,  // 145: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
-	79,  // 146: outbid.v1.OutbidService.SimulateLedger:input_type -> outbid.v1.SimulateLedgerRequest
-	91,  // 147: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	93,  // 148: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	97,  // 149: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	99,  // 150: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	101, // 151: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	143, // 152: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	144, // 153: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	145, // 154: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	146, // 155: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	5,   // 156: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	7,   // 157: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	9,   // 158: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	11,  // 159: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	107, // 160: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
-	109, // 161: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
-	111, // 162: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
-	113, // 163: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
-	103, // 164: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
-	147, // 165: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
-	148, // 166: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
-	149, // 167: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
-	75,  // 168: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	23,  // 169: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	25,  // 170: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	27,  // 171: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	29,  // 172: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	31,  // 173: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	33,  // 174: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	35,  // 175: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	41,  // 176: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 177: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
-	47,  // 178: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	49,  // 179: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
-	51,  // 180: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	44,  // 181: outbid.v1.OutbidService.AnnotateSweep:output_type -> outbid.v1.AnnotateSweepResponse
-	46,  // 182: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	54,  // 183: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	56,  // 184: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	58,  // 185: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
-	62,  // 186: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	64,  // 187: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	66,  // 188: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	68,  // 189: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	70,  // 190: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	72,  // 191: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	74,  // 192: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	89,  // 193: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
-	85,  // 194: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
-	80,  // 195: outbid.v1.OutbidService.SimulateLedger:output_type -> outbid.v1.SimulateLedgerResponse
-	92,  // 196: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	94,  // 197: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	98,  // 198: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	100, // 199: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	102, // 200: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	150, // 201: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	151, // 202: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	152, // 203: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	153, // 204: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	6,   // 205: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	8,   // 206: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	10,  // 207: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	12,  // 208: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	108, // 209: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
-	110, // 210: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
-	112, // 211: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
-	114, // 212: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
-	104, // 213: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
-	154, // 214: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
-	155, // 215: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
-	156, // 216: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
-	76,  // 217: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	169, // [169:218] is the sub-list for method output_type
-	120, // [120:169] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	118, // 76: outbid.v1.DeviceUse.term_end:type_name -> google.protobuf.Timestamp
+	131, // 77: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	124, // 78: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	124, // 79: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	124, // 80: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	16,  // 81: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	130, // 82: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	16,  // 83: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	138, // 84: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	118, // 85: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	78,  // 86: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	117, // 87: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	77,  // 88: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	118, // 89: outbid.v1.SimulateLedgerRequest.since:type_name -> google.protobuf.Timestamp
+	118, // 90: outbid.v1.SimulateLedgerRequest.until:type_name -> google.protobuf.Timestamp
+	81,  // 91: outbid.v1.SimulateLedgerResponse.progress:type_name -> outbid.v1.SimulationProgress
+	82,  // 92: outbid.v1.SimulateLedgerResponse.run:type_name -> outbid.v1.SimulatedRun
+	83,  // 93: outbid.v1.SimulatedRun.sweeps:type_name -> outbid.v1.SimulatedSweep
+	118, // 94: outbid.v1.SimulatedSweep.submitted:type_name -> google.protobuf.Timestamp
+	86,  // 95: outbid.v1.ForecastCurvesResponse.forecasts:type_name -> outbid.v1.CurveForecast
+	87,  // 96: outbid.v1.CurveForecast.points:type_name -> outbid.v1.ForecastPoint
+	90,  // 97: outbid.v1.ExplainSweepResponse.outcomes:type_name -> outbid.v1.SimulatedOutcome
+	95,  // 98: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	95,  // 99: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	118, // 100: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	139, // 101: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	96,  // 102: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	140, // 103: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	118, // 104: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	141, // 105: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	118, // 106: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	118, // 107: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	118, // 108: outbid.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	105, // 109: outbid.v1.ListAuditResponse.records:type_name -> outbid.v1.AuditRecord
+	129, // 110: outbid.v1.AuditRecord.event:type_name -> google.protobuf.Struct
+	118, // 111: outbid.v1.APIToken.created:type_name -> google.protobuf.Timestamp
+	118, // 112: outbid.v1.APIToken.expires:type_name -> google.protobuf.Timestamp
+	118, // 113: outbid.v1.APIToken.last_used:type_name -> google.protobuf.Timestamp
+	141, // 114: outbid.v1.CreateTokenRequest.life:type_name -> google.protobuf.Duration
+	106, // 115: outbid.v1.CreateTokenResponse.info:type_name -> outbid.v1.APIToken
+	106, // 116: outbid.v1.ListTokensResponse.tokens:type_name -> outbid.v1.APIToken
+	141, // 117: outbid.v1.RotateTokenRequest.life:type_name -> google.protobuf.Duration
+	141, // 118: outbid.v1.RotateTokenRequest.overlap:type_name -> google.protobuf.Duration
+	106, // 119: outbid.v1.RotateTokenResponse.info:type_name -> outbid.v1.APIToken
+	142, // 120: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	22,  // 121: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	24,  // 122: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	26,  // 123: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	28,  // 124: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	30,  // 125: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	32,  // 126: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	34,  // 127: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	37,  // 128: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	38,  // 129: outbid.v1.OutbidService.ReadColumns:input_type -> outbid.v1.ReadColumnsRequest
+	42,  // 130: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	48,  // 131: outbid.v1.OutbidService.ControlTrial:input_type -> outbid.v1.ControlTrialRequest
+	50,  // 132: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	43,  // 133: outbid.v1.OutbidService.AnnotateSweep:input_type -> outbid.v1.AnnotateSweepRequest
+	45,  // 134: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	53,  // 135: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	55,  // 136: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	57,  // 137: outbid.v1.OutbidService.ControlNode:input_type -> outbid.v1.ControlNodeRequest
+	61,  // 138: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	63,  // 139: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	65,  // 140: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	67,  // 141: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	69,  // 142: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	71,  // 143: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	73,  // 144: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	88,  // 145: outbid.v1.OutbidService.ExplainSweep:input_type -> outbid.v1.ExplainSweepRequest
+	84,  // 146: outbid.v1.OutbidService.ForecastCurves:input_type -> outbid.v1.ForecastCurvesRequest
+	79,  // 147: outbid.v1.OutbidService.SimulateLedger:input_type -> outbid.v1.SimulateLedgerRequest
+	91,  // 148: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	93,  // 149: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	97,  // 150: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	99,  // 151: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	101, // 152: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	143, // 153: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	144, // 154: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	145, // 155: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	146, // 156: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	5,   // 157: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	7,   // 158: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	9,   // 159: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	11,  // 160: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	107, // 161: outbid.v1.OutbidService.CreateToken:input_type -> outbid.v1.CreateTokenRequest
+	109, // 162: outbid.v1.OutbidService.ListTokens:input_type -> outbid.v1.ListTokensRequest
+	111, // 163: outbid.v1.OutbidService.RotateToken:input_type -> outbid.v1.RotateTokenRequest
+	113, // 164: outbid.v1.OutbidService.RevokeToken:input_type -> outbid.v1.RevokeTokenRequest
+	103, // 165: outbid.v1.OutbidService.ListAudit:input_type -> outbid.v1.ListAuditRequest
+	147, // 166: outbid.v1.OutbidService.GetUsage:input_type -> outbid.v1.GetUsageRequest
+	148, // 167: outbid.v1.OutbidService.CheckAccess:input_type -> outbid.v1.CheckAccessRequest
+	149, // 168: outbid.v1.OutbidService.RunRetention:input_type -> outbid.v1.RunRetentionRequest
+	75,  // 169: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	23,  // 170: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	25,  // 171: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	27,  // 172: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	29,  // 173: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	31,  // 174: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	33,  // 175: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	35,  // 176: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	41,  // 177: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 178: outbid.v1.OutbidService.ReadColumns:output_type -> outbid.v1.ReadColumnsResponse
+	47,  // 179: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	49,  // 180: outbid.v1.OutbidService.ControlTrial:output_type -> outbid.v1.ControlTrialResponse
+	51,  // 181: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	44,  // 182: outbid.v1.OutbidService.AnnotateSweep:output_type -> outbid.v1.AnnotateSweepResponse
+	46,  // 183: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	54,  // 184: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	56,  // 185: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	58,  // 186: outbid.v1.OutbidService.ControlNode:output_type -> outbid.v1.ControlNodeResponse
+	62,  // 187: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	64,  // 188: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	66,  // 189: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	68,  // 190: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	70,  // 191: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	72,  // 192: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	74,  // 193: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	89,  // 194: outbid.v1.OutbidService.ExplainSweep:output_type -> outbid.v1.ExplainSweepResponse
+	85,  // 195: outbid.v1.OutbidService.ForecastCurves:output_type -> outbid.v1.ForecastCurvesResponse
+	80,  // 196: outbid.v1.OutbidService.SimulateLedger:output_type -> outbid.v1.SimulateLedgerResponse
+	92,  // 197: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	94,  // 198: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	98,  // 199: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	100, // 200: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	102, // 201: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	150, // 202: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	151, // 203: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	152, // 204: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	153, // 205: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	6,   // 206: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	8,   // 207: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	10,  // 208: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	12,  // 209: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	108, // 210: outbid.v1.OutbidService.CreateToken:output_type -> outbid.v1.CreateTokenResponse
+	110, // 211: outbid.v1.OutbidService.ListTokens:output_type -> outbid.v1.ListTokensResponse
+	112, // 212: outbid.v1.OutbidService.RotateToken:output_type -> outbid.v1.RotateTokenResponse
+	114, // 213: outbid.v1.OutbidService.RevokeToken:output_type -> outbid.v1.RevokeTokenResponse
+	104, // 214: outbid.v1.OutbidService.ListAudit:output_type -> outbid.v1.ListAuditResponse
+	154, // 215: outbid.v1.OutbidService.GetUsage:output_type -> outbid.v1.GetUsageResponse
+	155, // 216: outbid.v1.OutbidService.CheckAccess:output_type -> outbid.v1.CheckAccessResponse
+	156, // 217: outbid.v1.OutbidService.RunRetention:output_type -> outbid.v1.RunRetentionResponse
+	76,  // 218: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	170, // [170:219] is the sub-list for method output_type
+	121, // [121:170] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }

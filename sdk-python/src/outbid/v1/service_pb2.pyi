@@ -1904,17 +1904,23 @@ class DeviceUse(google.protobuf.message.Message):
 
     DEVICE_FIELD_NUMBER: builtins.int
     FORK_FIELD_NUMBER: builtins.int
+    TERM_END_FIELD_NUMBER: builtins.int
     device: builtins.int
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
+    @property
+    def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the trial's lease ends, unless it is renewed; absent for a lease without an end."""
+
     def __init__(
         self,
         *,
         device: builtins.int = ...,
         fork: outbid.v1.node_pb2.ForkRef | None = ...,
+        term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["device", b"device", "fork", b"fork"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork", "term_end", b"term_end"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["device", b"device", "fork", b"fork", "term_end", b"term_end"]) -> None: ...
 
 Global___DeviceUse: typing_extensions.TypeAlias = DeviceUse
 

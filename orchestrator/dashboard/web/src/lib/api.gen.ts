@@ -370,6 +370,7 @@ export interface DeviceLink {
 export interface DeviceUse {
   device: number;
   fork?: ForkRef | null;
+  term_end?: string | null;
 }
 
 export interface Expired {

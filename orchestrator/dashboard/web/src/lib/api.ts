@@ -35,13 +35,23 @@ async function call(path: string, init: RequestInit): Promise<Response> {
     if (e instanceof DOMException && e.name === "AbortError") throw e;
     throw new ApiError(0, "UNAVAILABLE", "the server does not answer");
   }
-  if (!answer.ok) throw await failure(answer);
+  if (!answer.ok && answer.status !== 304) throw await failure(answer);
   return answer;
 }
 
 /** Reads a path of the API, such as "v1/sweeps". */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await call(path, { signal: signal ?? null })).json()) as T;
+}
+
+/** An answer that is the same object as long as the server says that nothing has changed. */
+export interface Known<T> { tag: string; value: T }
+
+/** Reads a path of the API whose answers have an ETag, and returns the answer before if it is still the same. */
+export async function getAgain<T>(path: string, before: Known<T> | undefined, signal: AbortSignal): Promise<Known<T>> {
+  const answer = await call(path, { signal, headers: before?.tag ? { "If-None-Match": before.tag } : {} });
+  if (answer.status === 304 && before) return before;
+  return { tag: answer.headers.get("ETag") ?? "", value: (await answer.json()) as T };
 }
 
 /** Reads a path that answers with bytes. */

@@ -8,7 +8,7 @@ const round = (n: number, decisions: Decision[]): Round => ({ round: String(n), 
 const minute = (n: number): number => Date.parse(`2026-01-01T00:0${n}:00Z`);
 
 describe("holds", () => {
-  const nodes = [{ info: { name: "n" }, uses: [{ device: 0, fork: { sweep: "b-1", trial: 1, lease_id: "9" } }, { device: 5, fork: { sweep: "old-1", trial: 3, lease_id: "2" } }] }] as unknown as Node[];
+  const nodes = [{ info: { name: "n" }, uses: [{ device: 0, fork: { sweep: "b-1", trial: 1, lease_id: "9" } }, { device: 5, fork: { sweep: "old-1", trial: 3, lease_id: "2" }, term_end: "2026-01-01T00:08:00Z" }] }] as unknown as Node[];
   const rounds = [ // the newest first
     round(4, [decision("renew", "b-1", [], "2026-01-01T00:09:00Z")]),
     round(3, [decision("grant", "b-1", [0], "2026-01-01T00:05:00Z")]),
@@ -19,7 +19,7 @@ describe("holds", () => {
   it("follows grants, renewals and revocations", () => {
     const all = holds(rounds, nodes);
     expect(all.map((h) => [h.sweep, h.device, h.from, h.term, h.taken, h.held])).toEqual([
-      ["old-1", 5, NaN, NaN, NaN, true], // from before these rounds
+      ["old-1", 5, NaN, minute(8), NaN, true], // from before these rounds
       ["b-1", 0, minute(3), minute(9), NaN, true],
       ["a-1", 1, minute(1), minute(2), minute(2), false],
       ["a-1", 0, minute(1), minute(2), minute(2), false],

@@ -42,8 +42,11 @@ export function holds(rounds: Round[], nodes: Node[]): Hold[] {
     const name = n.info?.name ?? "", key = u.fork ? keyOf(u.fork.sweep, u.fork.trial, u.fork.lease_id) : "";
     const hold = open.get(`${name} ${u.device}`);
     // For a trial of another tenant, nodes report only that it exists.
-    if (hold && (hold.key === key || (u.fork?.sweep === "" && hold.sweep === ""))) hold.held = true;
-    else if (u.fork) all.push({ node: name, device: u.device, sweep: u.fork.sweep, trial: u.fork.trial, key, from: NaN, term: NaN, taken: NaN, held: true, reason: "", round: "" });
+    const term = at(u.term_end);
+    if (hold && (hold.key === key || (u.fork?.sweep === "" && hold.sweep === ""))) {
+      hold.held = true;
+      if (!Number.isNaN(term)) hold.term = term;
+    } else if (u.fork) all.push({ node: name, device: u.device, sweep: u.fork.sweep, trial: u.fork.trial, key, from: NaN, term, taken: NaN, held: true, reason: "", round: "" });
   }
   return all.reverse();
 }

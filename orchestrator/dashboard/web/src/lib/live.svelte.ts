@@ -9,6 +9,8 @@ for (const kind of ["pointermove", "pointerdown", "keydown", "wheel", "focus"]) 
   globalThis.addEventListener(kind, () => (used = performance.now()), { passive: true });
 }
 
+const unused = (): boolean => performance.now() - used > UNUSED;
+
 /** Returns a text that is equal for answers that differ only in last_seen of nodes. */
 const essence = (value: unknown): string => JSON.stringify(value, (key, part: unknown) => (key === "last_seen" ? undefined : part)) ?? "";
 
@@ -35,20 +37,23 @@ export class Live<T> {
   async #run(read: (signal: AbortSignal) => Promise<T>, every: number, signal: AbortSignal): Promise<void> {
     for (let before = "", same = false; !signal.aborted; ) {
       try {
-        this.value = await read(signal);
+        const next = await read(signal), last = this.value;
+        this.value = next;
         this.error = "";
-        const now = essence(this.value);
-        same = now === before;
-        before = now;
+        if (unused()) { // comparing takes long for large values
+          const now = before !== "" && last === next ? before : essence(next);
+          same = now === before;
+          before = now;
+        } else same = false;
       } catch (e) {
         if (signal.aborted) return;
         this.error = e instanceof Error ? e.message : String(e);
         if (e instanceof ApiError && e.status === 404) this.value = undefined;
       }
-      const next = new AbortController();
-      this.#wake = () => next.abort();
-      const woken = AbortSignal.any([signal, next.signal]);
-      const rests = (): boolean => same && !woken.aborted && performance.now() - used > UNUSED;
+      const wake = new AbortController();
+      this.#wake = () => wake.abort();
+      const woken = AbortSignal.any([signal, wake.signal]);
+      const rests = (): boolean => same && !woken.aborted && unused();
       for (let n = 0; n === 0 || (n < RARELY && rests()); n++) await sleep(every, woken);
       await visible(signal);
     }
@@ -58,6 +63,10 @@ export class Live<T> {
 /** Waits for a time, or until a signal. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
+    if (signal.aborted) {
+      done();
+      return;
+    }
     const timer = setTimeout(done, ms);
     signal.addEventListener("abort", () => {
       clearTimeout(timer);
