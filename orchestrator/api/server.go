@@ -89,6 +89,7 @@ type Server struct {
 	grpc     *grpc.Server
 	http     *http.Server
 	blobs    *blobBook
+	throttle *throttle
 	// stop ends every stream.
 	stop context.CancelFunc
 }
@@ -144,7 +145,7 @@ func New(cfg Config) (*Server, error) {
 		calls: calls, seconds: seconds,
 	}
 	i.sessions.record = i.recordSignIn
-	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
+	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg), throttle: bound}
 	encodings := &sweepEncodings{}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.ForceServerCodecV2(newWireCodec(encodings)))
