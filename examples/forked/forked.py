@@ -95,7 +95,7 @@ def seconds(handle: ob.SweepHandle) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(".outbid/forked"), help="where everything is kept")
-    parser.add_argument("--slot", default="6s", help="how long a round of forks lasts at most")
+    parser.add_argument("--slot", default="6s", help="how long a fork slot lasts at most")
     parser.add_argument("--steps", type=int, default=2000, help="steps that the trial is trained")
     options = parser.parse_args()
     models.prepare(options.data.resolve())
@@ -113,10 +113,10 @@ def main() -> None:
     for merge in trial.merges:
         did = ", ".join(f"{fork.counted} on {fork.places[0].type}" for fork in merge.forks)
         how = "averaged" if merge.averaged_on else merge.reason
-        print(f"  round {merge.round}: step {merge.from_step} to {merge.step}: {did}; {how}")
+        print(f"  fork slot {merge.round}: step {merge.from_step} to {merge.step}: {did}; {how}")
     print(f"forks took {took['forked'] / took['alone']:.2f} times as long")
     if not any(merge.averaged_on for merge in trial.merges):
-        sys.exit("no round was averaged")
+        sys.exit("no fork slot was averaged")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main() -> None:
     for line in (gzip.decompress(data) if sys.argv[1].endswith(".gz") else data).decode().splitlines():
         run = json.loads(line)
         runs[run["workload"], run["way"]][run["seed"]] = run
-    print("| workload | way | seeds | makespan, s | to `single` | mean JCT, s | to `single` | rounds averaged |")
+    print("| workload | way | seeds | makespan, s | to `single` | mean JCT, s | to `single` | fork slots averaged |")
     print("|---|---|---|---|---|---|---|---|")
     for (workload, way), seeds in runs.items():
         single = runs[workload, "single"]
@@ -65,7 +65,7 @@ def main() -> None:
             for m in run["models"].values()
             if way == "forks" and when in m["forecast_off"]
         ]
-        print(f"forecasts of rates, {when} rounds: median error {statistics.median(off):.0%} over {len(off)} trials")
+        print(f"forecasts of rates, {when} fork slots: median error {statistics.median(off):.0%} over {len(off)} trials")
     loads = [run["load"] for seeds in runs.values() for run in seeds.values()]
     print(f"load average: {min(loads):.0f} to {max(loads):.0f}, median {statistics.median(loads):.0f}")
 

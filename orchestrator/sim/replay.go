@@ -304,9 +304,6 @@ func (h *historian) trial(at time.Duration, c *state.Change) {
 		s.trials[t.Number] = r
 	}
 	lease := c.Lease
-	if lease == nil {
-		lease = t.Lead() // in old ledgers checkpoints do not name a lease
-	}
 	if step, said := c.Step(); said && lease != nil {
 		own := step
 		if report := h.table.Report(c.Event).GetReport(); report.GetForkStep() > 0 {

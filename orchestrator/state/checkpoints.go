@@ -26,24 +26,16 @@ func (f *foldContext) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	// A checkpoint that is sent again replaces itself.
 	t.Checkpoints = slices.DeleteFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
-	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), trustAfter)
+	lease := t.Held(c.GetLeaseId())
+	t.gotFurther(f.at, lease, c.GetStep(), trustAfter)
 	s.setStart(t, nil)
 	f.st.savedInSlot(s, t, c)
-	t.savedUnder(c).completeShards(c)
+	lease.completeShards(c)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
 		s.rank(t.Number, o)
 	}
 	return nil
-}
-
-// savedUnder returns the lease that a checkpoint was saved under if the trial still holds it, or nil. Old ledgers do
-// not record the lease.
-func (t *Trial) savedUnder(c *outbidv1.Checkpoint) *Lease {
-	if c.GetLeaseId() == 0 {
-		return t.Lead()
-	}
-	return t.Held(c.GetLeaseId())
 }
 
 // SavedBy returns the newest readable checkpoint that was saved under a lease, or nil.
@@ -62,7 +54,7 @@ func (t *Trial) SavedBy(l *Lease) *outbidv1.Checkpoint {
 // previous leading fork, which got further, ended first.
 func (t *Trial) place(c *outbidv1.Checkpoint) int {
 	i, newest := len(t.Checkpoints), t.Newest()
-	if l := t.savedUnder(c); l != nil && newest != nil && newest.GetLeaseId() != l.ID &&
+	if l := t.Held(c.GetLeaseId()); l != nil && newest != nil && newest.GetLeaseId() != l.ID &&
 		(l != t.Lead() || t.Start == nil && l.state() > leaseRunning && newest.GetStep() > c.GetStep()) {
 		i = slices.Index(t.Checkpoints, newest)
 	}

@@ -96,7 +96,7 @@ func TestRepeatedFailures(t *testing.T) {
 // long.
 func TestASuspectIsCleared(t *testing.T) {
 	t.Parallel()
-	save := func(step int64) *outbidv1.Event { return saved(0, "a", step, .5) }
+	save := func(step int64) *outbidv1.Event { return savedUnder(2, "a", step) }
 	type timed struct {
 		seconds int
 		event   *outbidv1.Event

@@ -27,8 +27,8 @@ def test_a_forked_run_ends_as_one_that_is_not(tmp_path: Path) -> None:
         re.findall(r"^(alone|forked) +(\d+) steps in .* error 0\.0\d+ on what was held out$", done.stdout, re.M)
     )
     assert rows == {"alone": "400", "forked": "400"}, done.stdout
-    rounds = re.findall(r"^  round \d+: step (\d+) to (\d+): (.*); averaged$", done.stdout, re.M)
-    assert rounds, done.stdout
-    for begin, end, did in rounds:
+    slots = re.findall(r"^  fork slot \d+: step (\d+) to (\d+): (.*); averaged$", done.stdout, re.M)
+    assert slots, done.stdout
+    for begin, end, did in slots:
         steps = [int(n) for n in re.findall(r"(\d+) on (?:fast|middle|slow)", did)]
         assert len(steps) > 1 and sum(steps) == int(end) - int(begin), done.stdout
