@@ -63,6 +63,12 @@ class Cluster:
             self.workers[victim].wait()
             self.worker(victim)
 
+    def revive(self) -> bool:
+        """Start the server again if it has ended because it stood still for longer than its lease. Return True."""
+        if self.server.poll() is not None:
+            self.serve(*(self.info[name].partition("://")[2] for name in ("api", "nats")))
+        return True
+
     def saving(self, node: str) -> bool:
         """Return whether a node's worker has a checkpoint that is not in the store."""
         return any(not file.name.startswith("start") for file in (self.folder / node).rglob("*.safetensors"))
@@ -89,6 +95,7 @@ class Cluster:
         try:
             yield self
         finally:
+            self.revive()
             for name in [name for name, worker in self.workers.items() if worker.poll() is not None]:
                 self.worker(name)
             if self.handle is not None and self.handle.info().state not in ("done", "failed"):
@@ -156,7 +163,9 @@ def pace(folder: Path, pause: threading.Event) -> None:
 
 def started(cluster: Cluster, times: int = 1) -> list[list[Any]]:
     """Wait until all four processes have started a number of times, and return the last ones by rank."""
-    until(lambda: len(cluster.lines("processes")) >= 4 * times, "the gang has started", cluster.log)
+    until(
+        lambda: cluster.revive() and len(cluster.lines("processes")) >= 4 * times, "the gang has started", cluster.log
+    )
     return sorted(cluster.lines("processes")[4 * (times - 1) :])
 
 
