@@ -65,7 +65,8 @@ def main() -> None:
             for m in run["models"].values()
             if way == "forks" and when in m["forecast_off"]
         ]
-        print(f"forecasts of rates, {when} fork slots: median error {statistics.median(off):.0%} over {len(off)} trials")
+        error = statistics.median(off)
+        print(f"forecasts of rates, {when} fork slots: median error {error:.0%} over {len(off)} trials")
     loads = [run["load"] for seeds in runs.values() for run in seeds.values()]
     print(f"load average: {min(loads):.0f} to {max(loads):.0f}, median {statistics.median(loads):.0f}")
 

@@ -203,7 +203,9 @@ def test_forks_and_soups(quiet: Outbid, watched: Watched, failed: str, screen: s
 
 def test_copies_in_a_population(quiet: Outbid, watched: Watched) -> None:
     page = watched.page
-    sweep = quiet.submit(spec_of("pbt"))
+    spec = spec_of("pbt")
+    spec["limits"]["concurrency"] = 1  # all reach a step before they are compared, so that the worst copies another
+    sweep = quiet.submit(spec)
     quiet.done(sweep)
     page.goto(f"{quiet.url}/ui/sweeps/{sweep}")
     page.get_by_text("Forks, copies and soups").press("Enter")
