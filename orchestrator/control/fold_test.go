@@ -73,7 +73,7 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 		}
 	}
 	if seen["bids"] == 0 || seen["rounds beside"] == 0 || seen["bids after a restart"] == 0 || seen["decisions again"] == 0 {
-		t.Error("no life had bidders outside bid, also after a restart, rounds decided beside, or decisions made again")
+		t.Error("no life had external bidders that bid, also after a restart, rounds decided in the background, or repeated decisions")
 	}
 	t.Log(seen)
 }

@@ -27,7 +27,7 @@ type program struct {
 	jobs                     []job
 }
 
-// leastProgress stands for the progress 0, whose logarithm is not finite.
+// leastProgress replaces smaller progress, because the logarithm of 0 is not finite.
 const leastProgress = 1e-3
 
 // boundsPerRound is the number of bounds on the run time that remains which are tried for each round of the window.

@@ -118,7 +118,7 @@ func (p *Policy) within(v *policy.View, jobs []*policy.Job) policy.Plan {
 			placeLeast(plan, stock, j, "it is in this round's plan")
 		}
 	}
-	return plan.Plan("the round goes on", "")
+	return plan.Plan("free devices within the round", "")
 }
 
 // begin starts a round.

@@ -36,20 +36,18 @@ type Policy struct {
 	m            memory
 }
 
-// memory is the policy's state: when the round began, and the configurations that it chose for jobs which wait for them.
+// memory is the policy's state: when the round began, the configurations that it chose for jobs which wait for them, and
+// how many devices each job had last.
 type memory struct {
-	Begun  time.Time                     `json:"begun"`
-	Wanted map[policy.JobName]wanted     `json:"wanted,omitempty"`
-	Last   map[policy.JobName]lastDevice `json:"last,omitempty"`
+	Begun  time.Time                 `json:"begun"`
+	Wanted map[policy.JobName]wanted `json:"wanted,omitempty"`
+	Last   map[policy.JobName]int    `json:"last,omitempty"`
 }
 
 type wanted struct {
 	Type    string `json:"type"`
 	Devices int    `json:"devices"`
 }
-
-// lastDevice is how many devices a job had last.
-type lastDevice int
 
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
@@ -102,7 +100,7 @@ func (p *Policy) within(v *policy.View) policy.Plan {
 			place(plan, j, w, reasonOf(w))
 		}
 	}
-	return plan.Plan("the round goes on", "")
+	return plan.Plan("free devices within the round", "")
 }
 
 // begin starts a round.
@@ -133,10 +131,10 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 
 // remember records what jobs hold, and forgets those that have ended.
 func (p *Policy) remember(jobs []*policy.Job) {
-	last := make(map[policy.JobName]lastDevice, len(jobs))
+	last := make(map[policy.JobName]int, len(jobs))
 	for _, j := range jobs {
 		if n := j.Gang().Size(); n > 0 {
-			last[j.Name()] = lastDevice(n)
+			last[j.Name()] = n
 		} else if n := p.m.Last[j.Name()]; n > 0 {
 			last[j.Name()] = n
 		}
@@ -161,7 +159,7 @@ func (p *Policy) choices(v *policy.View, stock *policy.Inventory, j *policy.Job)
 			}
 		}
 	}
-	most := max(j.Demand.Min, 1, 2*int(p.m.Last[j.Name()]))
+	most := max(j.Demand.Min, 1, 2*p.m.Last[j.Name()])
 	all = slices.DeleteFunc(all, func(c choice) bool { return c.devices > most })
 	held, kind := j.Gang().Size(), stock.KindOf(v, j.Gang())
 	factor := p.restartFactor(v, j)
