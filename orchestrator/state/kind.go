@@ -216,8 +216,7 @@ func newTrialKind[M interface {
 	return k
 }
 
-// lease returns the ID of the lease that an event about a trial names, if any. Averages do not name
-// one.
+// lease returns the ID of the lease that an event about a trial names, if any. Averages name none.
 func (k *Kind) lease(e *outbidv1.Event) (id uint64, named bool) {
 	switch l := k.trial(e).(type) {
 	case interface{ GetLeaseId() uint64 }:
